@@ -1,0 +1,71 @@
+// Files in, files out. Nothing is trusted: a header is checked before any library sees it, a compressed stream is read to
+// its end, an output is verified before it gets its name. World coordinates are RAS+ mm here; each format is converted
+// at this border.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "volume/notices.h"
+#include "volume/volume.h"
+
+namespace volpipe::io {
+
+/// One volume on disk: a file, or the slices of one DICOM series.
+struct Source {
+  std::string path;                ///< the file, or the folder of the series
+  std::vector<std::string> files;  ///< DICOM: the slice files, sorted by position; empty for a single file
+  std::string series_uid;          ///< DICOM only
+  std::string directory;           ///< folder relative to the input root, "" at the root: {dir} of output paths
+  std::string stem;                ///< name without extension(s); a series: its folder's name (+ series number): {stem}
+
+  bool is_dicom() const { return !files.empty(); }
+};
+
+/// What a search for inputs found; faults (an unreadable folder, a broken series) do not hide the rest.
+struct Found {
+  std::vector<Source> sources;  ///< stable order: bytewise by path
+  struct Fault { std::string path, message; };
+  std::vector<Fault> faults;    ///< each becomes a failed item
+  Notices notices;              ///< hidden or foreign files passed over, counted
+};
+
+/// Expands one INPUT of the command line: a file, a DICOM series folder, or a folder searched recursively (files of the
+/// known extensions; folders of DICOM slices, one source a series). Hidden files and unknown kinds are counted in a
+/// notice. Throws Error(input) when `input` itself does not exist or cannot be opened.
+Found find_sources(const std::string& input);
+
+/// Header only. Throws Error(input | unsupported) with the path.
+VolumeInfo read_info(const Source& source, Notices& notices);
+
+/// Allocates the host memory a volume is read into.
+using HostAllocator = std::function<Buffer(std::size_t bytes)>;
+
+struct ReadTiming { double read_ms = 0, decode_ms = 0; };
+
+/// The whole volume, checked to its last byte. Slope and intercept are applied (float32, or float64 where integers of
+/// 32 bits would lose by it); without them the pixel type is the file's, 64-bit integers narrowed when they fit.
+/// Throws Error(input | unsupported | out_of_memory) with the path.
+Volume read(const Source& source, const HostAllocator& allocate, Notices& notices, ReadTiming* timing = nullptr);
+
+struct WriteTiming { double encode_ms = 0, write_ms = 0; };
+
+/// Formats by extension: .nii .nii.gz .nrrd .mha .mhd. Throws Error(usage) for another.
+void check_output_format(const std::string& path);
+
+/// Writes beside `path`, verifies (size, header re-read), then renames; makes missing folders. An existing file is
+/// replaced only when `overwrite`. Throws Error(output | exists | unsupported) and leaves no partial file.
+void write(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing = nullptr);
+
+/// Grey or RGB picture, 8 bits a channel, as PNG.
+void write_png(const std::string& path, const std::vector<std::uint8_t>& pixels, int width, int height, int channels);
+
+/// Writes a host volume as a DICOM CT series, one file a slice, into `folder` (for phantoms and tests).
+void write_dicom_series(const Volume& volume, const std::string& folder, const std::string& series_description);
+
+/// All fields of a NIfTI header and what was chosen, for `volpipe info`; empty list for other formats.
+std::vector<std::pair<std::string, std::string>> describe_header(const Source& source);
+
+}  // namespace volpipe::io
