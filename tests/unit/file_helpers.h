@@ -44,7 +44,9 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+/// Removes what is there first: ext4 brings a file that is truncated and written again to the disk at once, which is slow.
 inline std::string write_bytes(const std::string& path, const std::string& bytes) {
+  std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
   return path;
 }
