@@ -303,13 +303,6 @@ void note_tail(Content& data, const NiftiImage& image, Notices& notices) {
   if (tail > 0) notices.add("trailing_bytes", std::to_string(tail) + " bytes follow the data and are not read");
 }
 
-bool writes_packed(const std::string& path) {
-  const std::string name = lower_case(path);
-  if (name.ends_with(".nii.gz")) return true;
-  if (name.ends_with(".nii")) return false;
-  throw Error(ErrorCode::usage, "NIfTI is written as .nii or .nii.gz, not as '" + path + "'");
-}
-
 void check_kept(const VolumeInfo& wanted, const VolumeInfo& found) {
   const bool several = wanted.components > 1;
   const auto axis = !several ? ComponentAxis::none
@@ -431,6 +424,8 @@ bool is_nifti_name(const std::string& path) {
   return has_extension(name, ".nii") || has_extension(name, ".hdr") || has_extension(name, ".img");
 }
 
+bool is_nifti_output_name(const std::string& path) { return has_extension(path, ".nii"); }
+
 VolumeInfo read_nifti_info(const std::string& path, Notices& notices, NiftiAffine affine) {
   return with_path(path, [&] { return open_nifti(path, notices, affine).image.info; });
 }
@@ -463,7 +458,8 @@ void write_nifti(const Volume& volume, const std::string& path, bool overwrite, 
   with_path(path, [&] {
     if (!volume.device().is_cpu()) throw Error(ErrorCode::internal, "a volume must be in host memory to be written");
     const auto start = Clock::now();
-    const bool packed = writes_packed(path);
+    if (!is_nifti_output_name(path)) throw Error(ErrorCode::usage, "NIfTI is written as .nii or .nii.gz, not as '" + path + "'");
+    const bool packed = has_gz_name(path);
     const std::vector<std::byte> header = header_for(volume.info());
     AtomicFile file(path, overwrite);
     const Encoded encoded = write_content(file, header, volume, packed);

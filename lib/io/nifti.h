@@ -14,6 +14,8 @@ namespace volpipe::io {
 
 /// True for the names .nii .nii.gz .hdr .img (and .hdr.gz .img.gz), in any case of letters.
 bool is_nifti_name(const std::string& path);
+/// True for the names that are written: .nii and .nii.gz.
+bool is_nifti_output_name(const std::string& path);
 
 /// From the header alone; notices as interpret_nifti_header(), and `misleading_name` when a .gz is not gzip or the other
 /// way round. 64-bit integers are announced as 32-bit ones. Either file of a pair names it. Checks that the data can be

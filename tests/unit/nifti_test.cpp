@@ -640,6 +640,8 @@ TEST_F(Nifti, TakesAnyPath) {
 TEST(NiftiName, KnowsItsExtensions) {
   for (const char* name : {"a.nii", "a.nii.gz", "A.NII.GZ", "b/a.hdr", "a.img", "a.Img.gz"}) EXPECT_TRUE(is_nifti_name(name)) << name;
   for (const char* name : {"a.nrrd", "nii", "a.nii.bz2", "a.gz", "a.mhd", ""}) EXPECT_FALSE(is_nifti_name(name)) << name;
+  for (const char* name : {"a.nii", "a.nii.gz", "A.NII"}) EXPECT_TRUE(is_nifti_output_name(name)) << name;
+  for (const char* name : {"a.hdr", "a.img", "a.gz", "a.nrrd"}) EXPECT_FALSE(is_nifti_output_name(name)) << name;
 }
 
 // ---- packed files
