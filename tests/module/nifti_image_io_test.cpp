@@ -67,7 +67,8 @@ TEST(NiftiImageIO, AFaultIsAnErrorAndNotTheEndOfTheProcess) {
   TemporaryFolder folder;
   NiftiSample sample;
   sample.srow = {{std::nan(""), 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}};
-  expect_error(ErrorCode::input, "srow_x[0]", [&] { read_with_itk<itk::Image<float, 3>>(write_bytes(folder / "a.nii", sample.file())); });
+  expect_error(ErrorCode::input, "srow_x[0]",
+               [&] { read_with_itk<itk::Image<float, 3>>(write_bytes(folder / "a.nii", sample.file())); });
   const std::string packed = test::zlib_gzip(NiftiSample().file());
   write_bytes(folder / "b.nii.gz", packed.substr(0, packed.size() - 8));
   expect_error(ErrorCode::input, "truncated", [&] { read_with_itk<itk::Image<float, 3>>(folder / "b.nii.gz"); });
@@ -109,7 +110,8 @@ TEST(NiftiImageIO, WritesWhatWasRead) {
   const auto image = read_with_itk<itk::Image<short, 3>>(write_bytes(folder / "a.nii", sample.file()));
   write_with_itk(image.GetPointer(), folder / "b.nii.gz");
   Notices notices;
-  const Volume first = read_nifti(folder / "a.nii", Buffer::host, notices), second = read_nifti(folder / "b.nii.gz", Buffer::host, notices);
+  const Volume first = read_nifti(folder / "a.nii", Buffer::host, notices),
+               second = read_nifti(folder / "b.nii.gz", Buffer::host, notices);
   EXPECT_EQ(first.info(), second.info());
   EXPECT_EQ(std::memcmp(first.data(), second.data(), 240), 0);
   EXPECT_TRUE(notices.empty());

@@ -34,7 +34,8 @@ DataType data_type(itk::IOComponentEnum component) {
   for (const DataType type : types)
     if (component_type(type) == component) return type;
   throw Error(ErrorCode::unsupported, "NIfTI is not written with components of type " +
-                                      itk::ImageIOBase::GetComponentTypeAsString(component) + ": convert them to 32 bits first");
+                                          itk::ImageIOBase::GetComponentTypeAsString(component) +
+                                          ": convert them to 32 bits first");
 }
 
 // A table of rows x columns values becomes one of columns x rows: planar to interleaved, and back.
@@ -57,7 +58,8 @@ Geometry geometry_of(const itk::ImageIOBase& io) {
   for (unsigned axis = 0; axis < count; ++axis) {
     size[axis] = std::int64_t(io.GetDimensions(axis));
     const std::vector<double> direction = io.GetDirection(axis);
-    for (unsigned row = 0; row < count; ++row) map.linear[row][axis] = kLpsFromRas[row] * direction[row] * io.GetSpacing(axis);
+    for (unsigned row = 0; row < count; ++row)
+      map.linear[row][axis] = kLpsFromRas[row] * direction[row] * io.GetSpacing(axis);
     map.offset[axis] = kLpsFromRas[axis] * io.GetOrigin(axis);
   }
   return Geometry(size, map);
@@ -68,7 +70,8 @@ VolumeInfo info_of(const itk::ImageIOBase& io) {
   info.geometry = geometry_of(io);
   info.dtype = data_type(io.GetComponentType());
   if (io.GetNumberOfDimensions() > 4 || (io.GetNumberOfDimensions() == 4 && io.GetNumberOfComponents() > 1))
-    throw Error(ErrorCode::unsupported, "NIfTI is written with frames or with channels, not with both: split the image first");
+    throw Error(ErrorCode::unsupported,
+                "NIfTI is written with frames or with channels, not with both: split the image first");
   if (io.GetNumberOfDimensions() == 4) {
     info.components = std::int64_t(io.GetDimensions(3));
     info.component_axis = ComponentAxis::frames;
@@ -121,8 +124,9 @@ void NiftiImageIO::Read(void* buffer) {
   const Volume volume = read_nifti(GetFileName(), allocate, notices_);
   if (volume.info() != info_)
     throw Error(ErrorCode::unsupported, "the 64-bit integers need " + std::string(to_string(volume.dtype())) +
-                                        " where the header let expect " + std::string(to_string(info_.dtype)) +
-                                        ": convert the file first").with_path(GetFileName());
+                                            " where the header let expect " + std::string(to_string(info_.dtype)) +
+                                            ": convert the file first")
+        .with_path(GetFileName());
   if (planar) transpose(volume.data(), buffer, info_.components, info_.geometry.voxel_count(), info_.dtype);
 }
 

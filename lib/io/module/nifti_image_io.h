@@ -10,8 +10,9 @@
 namespace volpipe::io {
 
 /// World coordinates are LPS mm on this side. Frames are a fourth dimension, channels are the components of a voxel
-/// (interleaved); a sheared affine gives direction columns that are not orthogonal. 2-D files have three dimensions, one
-/// slice. Faults are volpipe::Error, as read_nifti() and write_nifti() throw them; files that are there are replaced.
+/// (interleaved); a sheared affine gives direction columns that are not orthogonal. 2-D files have three dimensions,
+/// one slice. Faults are volpipe::Error, as read_nifti() and write_nifti() throw them; files that are there are
+/// replaced.
 class NiftiImageIO : public itk::ImageIOBase {
  public:
   using Self = NiftiImageIO;
