@@ -168,34 +168,17 @@ void read_fully(Content& data, const NiftiImage& image, std::uint64_t done, void
       .with_path(data.path());
 }
 
-template <std::size_t size>
-struct UnsignedOf;
-template <>
-struct UnsignedOf<1> {
-  using type = std::uint8_t;
-};
-template <>
-struct UnsignedOf<2> {
-  using type = std::uint16_t;
-};
-template <>
-struct UnsignedOf<4> {
-  using type = std::uint32_t;
-};
-template <>
-struct UnsignedOf<8> {
-  using type = std::uint64_t;
-};
-
-std::uint8_t swapped(std::uint8_t value) { return value; }
-std::uint16_t swapped(std::uint16_t value) { return __builtin_bswap16(value); }
-std::uint32_t swapped(std::uint32_t value) { return __builtin_bswap32(value); }
-std::uint64_t swapped(std::uint64_t value) { return __builtin_bswap64(value); }
+template <class T>
+T swapped(T value) {
+  if constexpr (sizeof(T) == 2) return std::bit_cast<T>(__builtin_bswap16(std::bit_cast<std::uint16_t>(value)));
+  if constexpr (sizeof(T) == 4) return std::bit_cast<T>(__builtin_bswap32(std::bit_cast<std::uint32_t>(value)));
+  if constexpr (sizeof(T) == 8) return std::bit_cast<T>(__builtin_bswap64(std::bit_cast<std::uint64_t>(value)));
+  return value;
+}
 
 template <class T>
 void swap_bytes(T* values, std::size_t count) {
-  using Bits = typename UnsignedOf<sizeof(T)>::type;
-  for (std::size_t i = 0; i < count; ++i) values[i] = std::bit_cast<T>(swapped(std::bit_cast<Bits>(values[i])));
+  for (std::size_t i = 0; i < count; ++i) values[i] = swapped(values[i]);
 }
 
 template <class T>
@@ -250,10 +233,27 @@ class VoxelReader {
     });
   }
 
-  DataType dtype() const { return narrowed_.value_or(image_.info.dtype); }
+  /// Throws Error(unsupported) where 64-bit integers do not fit; to be asked when the file is known to be sound.
+  DataType dtype() const {
+    if (!range_) return image_.info.dtype;
+    const auto [least, most, is_signed] = *range_;
+    if (is_signed && least >= std::numeric_limits<std::int32_t>::min() &&
+        most <= std::numeric_limits<std::int32_t>::max())
+      return DataType::int32;
+    if (least >= 0 && most <= std::numeric_limits<std::uint32_t>::max()) return DataType::uint32;
+    throw Error(ErrorCode::unsupported, "the 64-bit integers reach from " + std::to_string(least) + " to " +
+                                            std::to_string(most) +
+                                            ", which 32 bits do not hold: renumber them, or store float64");
+  }
   std::size_t non_finite() const { return non_finite_; }
 
  private:
+  struct Range {
+    std::int64_t least;  // at most 0
+    std::uint64_t most;  // at least 0
+    bool is_signed;
+  };
+
   // work(values, first, count) on native-endian chunks; `place` says where each is read to.
   template <class Stored, class Place, class Work>
   void for_chunks(Place&& place, Work&& work) {
@@ -262,7 +262,7 @@ class VoxelReader {
       const std::size_t count = std::min(kChunkValues, total - first);
       Stored* values = place(first);
       read_fully(data_, image_, first * sizeof(Stored), values, count * sizeof(Stored));
-      if (swap_ && sizeof(Stored) > 1) swap_bytes(values, count);
+      if (swap_) swap_bytes(values, count);
       work(values, first, count);
     }
   }
@@ -303,15 +303,7 @@ class VoxelReader {
         out[first + i] = std::uint32_t(values[i]);
       }
     });
-    const bool fits_unsigned = least >= 0 && std::uint64_t(most) <= std::numeric_limits<std::uint32_t>::max();
-    const bool fits_signed = std::is_signed_v<Stored> &&
-                             std::int64_t(least) >= std::numeric_limits<std::int32_t>::min() &&
-                             std::int64_t(most) <= std::numeric_limits<std::int32_t>::max();
-    if (!fits_unsigned && !fits_signed)
-      throw Error(ErrorCode::unsupported, "the 64-bit integers reach from " + std::to_string(least) + " to " +
-                                              std::to_string(most) +
-                                              ", which 32 bits do not hold: renumber them, or store float64");
-    narrowed_ = fits_signed ? DataType::int32 : DataType::uint32;
+    range_ = Range{std::int64_t(least), std::uint64_t(most), std::is_signed_v<Stored>};
   }
 
   void read_interleaved() {
@@ -328,7 +320,7 @@ class VoxelReader {
   bool swap_;
   void* out_;
   std::size_t non_finite_ = 0;
-  std::optional<DataType> narrowed_;
+  std::optional<Range> range_;  // of 64-bit integers
 };
 
 // Reads to the end of the file, so that a packed one is checked whole.

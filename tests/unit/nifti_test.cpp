@@ -846,6 +846,13 @@ TEST_F(Nifti, RefusesWideIntegersThatDoNot) {
   refuse(of_type(1280, 64, wide<std::uint64_t>(0, 18446744073709551615u)), "18446744073709551615");
 }
 
+TEST_F(Nifti, DamageIsNotTakenForWideIntegers) {
+  std::string packed = zlib_gzip(of_type(1024, 64, wide<std::int64_t>(0, 4294967296)).file());
+  packed[packed.size() - 8] = char(packed[packed.size() - 8] ^ 1);
+  write_bytes(folder_ / "a.nii.gz", packed);
+  expect_error(ErrorCode::input, "CRC mismatch", [&] { read(folder_ / "a.nii.gz"); });
+}
+
 TEST_F(Nifti, ColoursBecomeChannels) {
   for (const int channels : {3, 4}) {
     NiftiSample sample = of_type(channels == 3 ? 128 : 2304, 8 * channels, "");
