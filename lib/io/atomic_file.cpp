@@ -170,6 +170,7 @@ void AtomicFile::commit() {
     throw Error(ErrorCode::output, "'" + path_ + "' came out as " + std::to_string(size) + " bytes" +
                                    (bytes_written_ ? " instead of " + std::to_string(bytes_written_) : "") +
                                    ": check the disk and run again").with_path(path_);
+  if (!bytes_written_) open_what_was_written_by_name();
   sync(descriptor_, path_);
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw output_error(errno, path_);
   if (overwrite_) {
@@ -179,6 +180,13 @@ void AtomicFile::commit() {
   }
   partial_path_.clear();
   sync_folder(path_);
+}
+
+// A library may have replaced the file under the partial name, so the descriptor may lead to another one.
+void AtomicFile::open_what_was_written_by_name() {
+  ::close(std::exchange(descriptor_, -1));
+  descriptor_ = ::open(partial_path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) throw output_error(errno, path_);
 }
 
 void AtomicFile::rename_without_replacing() const {

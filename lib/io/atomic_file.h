@@ -36,6 +36,7 @@ class AtomicFile {
 
  private:
   void open_partial();
+  void open_what_was_written_by_name();
   void rename_without_replacing() const;
 
   std::string path_;
