@@ -183,7 +183,7 @@ class ThreadEvaluator {
 template <class Visitor>
 decltype(auto) visit_machine(const Program& program, Precision precision, Visitor&& visitor) {
   const auto with_type = [&](auto zero) {
-    if (program.empty()) return visitor(zero, std::integral_constant<Machine, Machine::load_only>{});
+    if (program.is_identity()) return visitor(zero, std::integral_constant<Machine, Machine::load_only>{});
     if (!program.uses_registers()) return visitor(zero, std::integral_constant<Machine, Machine::accumulator>{});
     return visitor(zero, std::integral_constant<Machine, Machine::full>{});
   };

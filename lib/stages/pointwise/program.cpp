@@ -62,6 +62,10 @@ Program& Program::add(const Instruction& instruction) {
   return *this;
 }
 
+bool Program::is_identity() const {
+  return empty() || (size() == 1 && instructions_[0].op == Op::load && instructions_[0].index == 0);
+}
+
 bool Program::uses_registers() const {
   for (const Instruction& i : instructions_)
     if (i.op == Op::store || i.operand != Operand::immediate) return true;

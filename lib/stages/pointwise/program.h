@@ -69,6 +69,7 @@ class Program {
   bool empty() const { return instructions_.empty(); }
   std::size_t size() const { return instructions_.size(); }
   std::span<const Instruction> instructions() const { return instructions_; }
+  bool is_identity() const;  ///< nothing but, at most, the first load
   bool uses_registers() const;
   /// One line an instruction, for `volpipe plan`.
   std::string listing() const;
