@@ -1,0 +1,167 @@
+#include "spec/parameters.h"
+
+#include <cstdio>
+
+namespace volpipe {
+
+namespace {
+
+constexpr std::string_view kAxisLetters = "xyz";
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string number_in_words(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+}  // namespace
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string* nearest = nullptr;
+  std::size_t best = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates)
+    if (const std::size_t distance = edit_distance(word, candidate); distance < best && distance < candidate.size()) {
+      best = distance;
+      nearest = &candidate;
+    }
+  return nearest ? "; did you mean '" + *nearest + "'?" : "";
+}
+
+std::string quoted_list(const std::vector<std::string>& words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + ("'" + words[i] + "'");
+  return text;
+}
+
+namespace detail {
+
+std::string range_in_words(const Limits& limits) {
+  const bool low = std::isfinite(limits.min), high = std::isfinite(limits.max);
+  const std::string least = number_in_words(limits.min), most = number_in_words(limits.max);
+  if (low && high) return limits.exclusive_min ? "above " + least + " and at most " + most : "from " + least + " to " + most;
+  if (low) return (limits.exclusive_min ? "above " : "at least ") + least;
+  if (high) return "at most " + most;
+  return "";
+}
+
+std::string check_number(const Json& json, const Limits& limits, double& value) {
+  const std::string range = range_in_words(limits);
+  const std::string expected = range.empty() ? "a number" : "a number " + range;
+  if (!json.is_number()) return expected;
+  value = json.get<double>();
+  const bool above = limits.exclusive_min ? value > limits.min : value >= limits.min;
+  return std::isfinite(value) && above && value <= limits.max ? "" : expected;
+}
+
+std::string check_integer(const Json& json, const Limits& limits, std::int64_t& value) {
+  double number = 0;
+  const std::string range = range_in_words(limits);
+  const std::string expected = range.empty() ? "a whole number" : "a whole number " + range;
+  if (!check_number(json, limits, number).empty() || number != std::floor(number) || std::abs(number) > 9e15) return expected;
+  value = std::int64_t(number);
+  return "";
+}
+
+Json number_schema(const char* type, const Limits& limits) {
+  Json schema = {{"type", type}};
+  if (std::isfinite(limits.min)) schema[limits.exclusive_min ? "exclusiveMinimum" : "minimum"] = limits.min;
+  if (std::isfinite(limits.max)) schema["maximum"] = limits.max;
+  return schema;
+}
+
+}  // namespace detail
+
+Json ParameterType<AxisList>::schema(const Limits&) {
+  return {{"anyOf",
+           {{{"type", "string"}, {"pattern", "^[xyz]{1,3}$"}},
+            {{"type", "array"}, {"items", {{"enum", {"x", "y", "z", 0, 1, 2}}}}, {"minItems", 1}, {"maxItems", 3}}}}};
+}
+
+std::string ParameterType<AxisList>::read(const Json& json, const Limits&, AxisList& value) {
+  const std::string expected = "axes, each once, such as \"x\", \"xz\", [\"x\", \"z\"] or [0, 2]";
+  Json list = json;
+  if (json.is_string()) {
+    list = Json::array();
+    for (char letter : json.get<std::string>()) list.push_back(std::string(1, letter));
+  } else if (json.is_number_integer()) {
+    list = Json::array({json});
+  }
+  if (!list.is_array() || list.empty()) return expected;
+  std::vector<int> axes;
+  for (const Json& entry : list) {
+    std::size_t axis = 3;
+    if (entry.is_string() && entry.get<std::string>().size() == 1) axis = kAxisLetters.find(entry.get<std::string>()[0]);
+    if (entry.is_number_integer() && entry.get<std::int64_t>() >= 0) axis = std::size_t(entry.get<std::int64_t>());
+    if (axis > 2 || std::find(axes.begin(), axes.end(), int(axis)) != axes.end()) return expected;
+    axes.push_back(int(axis));
+  }
+  value.axes = std::move(axes);
+  return "";
+}
+
+Json ParameterType<AxisList>::write(const AxisList& value) {
+  std::string text;
+  for (int axis : value.axes) text += kAxisLetters[std::size_t(axis)];
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+std::string ParameterType<Fill>::read(const Json& json, const Limits&, Fill& value) {
+  if (json.is_number()) {
+    value = {json.get<double>(), false};
+    return "";
+  }
+  if (json.is_string() && json.get<std::string>() == "min") {
+    value = {0, true};
+    return "";
+  }
+  return "a number or \"min\"";
+}
+
+Json ParameterType<Mask>::schema(const Limits&) {
+  return {{"anyOf",
+           {{{"type", "string"}},
+            {{"type", "object"}, {"properties", {{"above", {{"type", "number"}}}}}, {"required", {"above"}}, {"additionalProperties", false}}}}};
+}
+
+std::string ParameterType<Mask>::read(const Json& json, const Limits&, Mask& value) {
+  const std::string expected = "\"nonzero\", \"foreground\", {\"above\": number} or the name of another image of the item";
+  if (json.is_object()) {
+    if (json.size() != 1 || !json.contains("above") || !json["above"].is_number()) return expected;
+    value = {Mask::Kind::above, json["above"].get<double>(), ""};
+    return "";
+  }
+  if (!json.is_string() || json.get<std::string>().empty()) return expected;
+  const auto word = json.get<std::string>();
+  if (word == "nonzero") value = {Mask::Kind::nonzero, 0, ""};
+  else if (word == "foreground") value = {Mask::Kind::foreground, 0, ""};
+  else value = {Mask::Kind::image, 0, word};
+  return "";
+}
+
+Json ParameterType<Mask>::write(const Mask& value) {
+  switch (value.kind) {
+    case Mask::Kind::all: return nullptr;
+    case Mask::Kind::nonzero: return "nonzero";
+    case Mask::Kind::foreground: return "foreground";
+    case Mask::Kind::above: return {{"above", value.threshold}};
+    case Mask::Kind::image: return value.image;
+  }
+  return nullptr;
+}
+
+}  // namespace volpipe

@@ -1,0 +1,276 @@
+// Parameters declared once: from a declaration come parsing, range checks, `volpipe stages`, the JSON Schema and the
+// README's table.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "volume/matrix.h"
+
+namespace volpipe {
+
+using Json = nlohmann::ordered_json;
+
+/// One fault of a spec, placed by JSON pointer; the line is filled in where the text is known.
+struct Fault {
+  std::string pointer;
+  std::string message;
+  int line = 0;
+};
+
+/// Collects every fault instead of stopping at the first.
+class Faults {
+ public:
+  void add(std::string pointer, std::string message) { list_.push_back({std::move(pointer), std::move(message), 0}); }
+  const std::vector<Fault>& list() const { return list_; }
+  std::vector<Fault>& list() { return list_; }
+  bool empty() const { return list_.empty(); }
+
+ private:
+  std::vector<Fault> list_;
+};
+
+/// "; did you mean 'spacing'?" for the candidate nearest to `word`, or "" when none is near.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
+/// "'a', 'b' or 'c'"
+std::string quoted_list(const std::vector<std::string>& words);
+
+/// What is allowed beyond the type; `unit` and the limits are shown in help.
+struct Limits {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool exclusive_min = false;
+  std::string unit{};
+  bool required = false;
+};
+
+/// What the outside sees of a parameter.
+struct ParameterInfo {
+  std::string name;
+  std::string type;  ///< in words: "number", "number or 3 numbers", "one of 'a', 'b'"
+  Limits limits;
+  std::string help;
+  Json default_value;  ///< null: none
+  Json schema;         ///< JSON Schema of the value, distributions not included
+};
+
+/// A value for every axis, given as one number or as three.
+template <class T>
+struct PerAxis {
+  std::array<T, 3> value{};
+};
+
+/// Voxel axes, given as "x", "xz", ["x", "z"] or [0, 2].
+struct AxisList {
+  std::vector<int> axes;
+};
+
+/// Value of voxels outside the image: a number, or "min" for the image's minimum.
+struct Fill {
+  double value = 0;
+  bool minimum = false;
+  bool operator==(const Fill&) const = default;
+};
+
+/// Which voxels count: all, the nonzero, the foreground (Otsu), those above a value, or where another image is nonzero.
+struct Mask {
+  enum class Kind : std::uint8_t { all, nonzero, foreground, above, image } kind = Kind::all;
+  double threshold = 0;
+  std::string image{};
+};
+
+/// Names of an enumeration in spec order: specialise with `static constexpr std::array names{"a", "b"}`; the enumerators
+/// count from 0 in the same order.
+template <class E>
+struct EnumNames;
+
+/// How a C++ type is written in a spec. read() returns "" or what was expected.
+template <class T, class = void>
+struct ParameterType;
+
+namespace detail {
+std::string check_number(const Json& json, const Limits& limits, double& value);
+std::string check_integer(const Json& json, const Limits& limits, std::int64_t& value);
+std::string range_in_words(const Limits& limits);
+Json number_schema(const char* type, const Limits& limits);
+}  // namespace detail
+
+template <>
+struct ParameterType<double> {
+  static std::string name() { return "number"; }
+  static Json schema(const Limits& limits) { return detail::number_schema("number", limits); }
+  static std::string read(const Json& json, const Limits& limits, double& value) { return detail::check_number(json, limits, value); }
+  static Json write(double value) { return value == std::floor(value) && std::abs(value) < 1e15 ? Json(std::int64_t(value)) : Json(value); }
+};
+
+template <>
+struct ParameterType<std::int64_t> {
+  static std::string name() { return "integer"; }
+  static Json schema(const Limits& limits) { return detail::number_schema("integer", limits); }
+  static std::string read(const Json& json, const Limits& limits, std::int64_t& value) { return detail::check_integer(json, limits, value); }
+  static Json write(std::int64_t value) { return value; }
+};
+
+template <>
+struct ParameterType<bool> {
+  static std::string name() { return "true or false"; }
+  static Json schema(const Limits&) { return {{"type", "boolean"}}; }
+  static std::string read(const Json& json, const Limits&, bool& value) {
+    if (!json.is_boolean()) return "true or false";
+    value = json.get<bool>();
+    return "";
+  }
+  static Json write(bool value) { return value; }
+};
+
+template <>
+struct ParameterType<std::string> {
+  static std::string name() { return "text"; }
+  static Json schema(const Limits&) { return {{"type", "string"}}; }
+  static std::string read(const Json& json, const Limits&, std::string& value) {
+    if (!json.is_string()) return "a text";
+    value = json.get<std::string>();
+    return "";
+  }
+  static Json write(const std::string& value) { return value; }
+};
+
+template <class E>
+struct ParameterType<E, std::enable_if_t<std::is_enum_v<E>>> {
+  static std::vector<std::string> words() { return {EnumNames<E>::names.begin(), EnumNames<E>::names.end()}; }
+  static std::string name() { return "one of " + quoted_list(words()); }
+  static Json schema(const Limits&) { return {{"enum", words()}}; }
+  static std::string read(const Json& json, const Limits&, E& value) {
+    const auto all = words();
+    const auto found = json.is_string() ? std::find(all.begin(), all.end(), json.get<std::string>()) : all.end();
+    if (found == all.end())
+      return "one of " + quoted_list(all) + (json.is_string() ? did_you_mean(json.get<std::string>(), all) : "");
+    value = static_cast<E>(found - all.begin());
+    return "";
+  }
+  static Json write(E value) { return std::string(EnumNames<E>::names[static_cast<std::size_t>(value)]); }
+};
+
+/// Absent by default; null is the same as absent.
+template <class T>
+struct ParameterType<std::optional<T>> {
+  static std::string name() { return ParameterType<T>::name(); }
+  static Json schema(const Limits& limits) { return ParameterType<T>::schema(limits); }
+  static std::string read(const Json& json, const Limits& limits, std::optional<T>& value) {
+    if (json.is_null()) return "";
+    T given{};
+    const std::string expected = ParameterType<T>::read(json, limits, given);
+    if (expected.empty()) value = std::move(given);
+    return expected;
+  }
+  static Json write(const std::optional<T>& value) { return value ? ParameterType<T>::write(*value) : Json(nullptr); }
+};
+
+template <class T, std::size_t N>
+struct ParameterType<std::array<T, N>> {
+  static std::string name() { return std::to_string(N) + " of " + ParameterType<T>::name(); }
+  static Json schema(const Limits& limits) {
+    return {{"type", "array"}, {"items", ParameterType<T>::schema(limits)}, {"minItems", N}, {"maxItems", N}};
+  }
+  static std::string read(const Json& json, const Limits& limits, std::array<T, N>& value) {
+    if (!json.is_array() || json.size() != N) return "a list of " + std::to_string(N) + " values";
+    for (std::size_t i = 0; i < N; ++i)
+      if (std::string expected = ParameterType<T>::read(json[i], limits, value[i]); !expected.empty()) return expected;
+    return "";
+  }
+  static Json write(const std::array<T, N>& value) {
+    Json list = Json::array();
+    for (const T& entry : value) list.push_back(ParameterType<T>::write(entry));
+    return list;
+  }
+};
+
+template <class T>
+struct ParameterType<PerAxis<T>> {
+  using List = ParameterType<std::array<T, 3>>;
+  static std::string name() { return ParameterType<T>::name() + ", or 3 (x, y, z)"; }
+  static Json schema(const Limits& limits) { return {{"anyOf", {ParameterType<T>::schema(limits), List::schema(limits)}}}; }
+  static std::string read(const Json& json, const Limits& limits, PerAxis<T>& value) {
+    if (json.is_array()) return List::read(json, limits, value.value);
+    T one{};
+    std::string expected = ParameterType<T>::read(json, limits, one);
+    value.value = {one, one, one};
+    return expected.empty() ? "" : expected + ", or a list of 3 (x, y, z)";
+  }
+  static Json write(const PerAxis<T>& value) {
+    const bool same = value.value[0] == value.value[1] && value.value[1] == value.value[2];
+    return same ? ParameterType<T>::write(value.value[0]) : List::write(value.value);
+  }
+};
+
+template <>
+struct ParameterType<AxisList> {
+  static std::string name() { return "axes, such as \"x\" or [\"x\", \"z\"]"; }
+  static Json schema(const Limits&);
+  static std::string read(const Json& json, const Limits&, AxisList& value);
+  static Json write(const AxisList& value);
+};
+
+template <>
+struct ParameterType<Fill> {
+  static std::string name() { return "number or \"min\""; }
+  static Json schema(const Limits&) { return {{"anyOf", {{{"type", "number"}}, {{"const", "min"}}}}}; }
+  static std::string read(const Json& json, const Limits&, Fill& value);
+  static Json write(const Fill& value) { return value.minimum ? Json("min") : ParameterType<double>::write(value.value); }
+};
+
+template <>
+struct ParameterType<Mask> {
+  static std::string name() { return "\"nonzero\", \"foreground\", {\"above\": t} or an image's name"; }
+  static Json schema(const Limits&);
+  static std::string read(const Json& json, const Limits&, Mask& value);
+  static Json write(const Mask& value);
+};
+
+/// The parameters of a stage: P is a plain struct whose member initialisers are the defaults.
+template <class P>
+class Parameters {
+ public:
+  template <class T>
+  Parameters& add(std::string name, T P::*member, Limits limits, std::string help) {
+    using Type = ParameterType<T>;
+    const P defaults{};
+    infos_.push_back({name, Type::name(), limits, std::move(help),
+                      limits.required ? Json(nullptr) : Type::write(defaults.*member), Type::schema(limits)});
+    readers_.push_back([member, limits](const Json& json, P& parameters) { return Type::read(json, limits, parameters.*member); });
+    return *this;
+  }
+
+  const std::vector<ParameterInfo>& infos() const { return infos_; }
+
+  /// Reads `object` (keys already known to be allowed); a wrong value is a fault at pointer/name.
+  P read(const Json& object, const std::string& pointer, Faults& faults) const {
+    P parameters{};
+    for (std::size_t i = 0; i < infos_.size(); ++i) {
+      const auto found = object.find(infos_[i].name);
+      if (found == object.end()) {
+        if (infos_[i].limits.required) faults.add(pointer, "'" + infos_[i].name + "' is missing: " + infos_[i].help);
+        continue;
+      }
+      const std::string expected = readers_[i](*found, parameters);
+      if (!expected.empty())
+        faults.add(pointer + "/" + infos_[i].name, "'" + infos_[i].name + "' must be " + expected + ", got " + found->dump());
+    }
+    return parameters;
+  }
+
+ private:
+  std::vector<ParameterInfo> infos_;
+  std::vector<std::function<std::string(const Json&, P&)>> readers_;
+};
+
+}  // namespace volpipe

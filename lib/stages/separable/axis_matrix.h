@@ -1,0 +1,54 @@
+// A linear map from one voxel axis to another as a banded matrix, built and composed in double precision. Flips, crops,
+// pads, every interpolation on an axis-aligned grid (spline prefilter included), anti-aliasing and convolution are all
+// of this form, so a chain of them is one product.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace volpipe {
+
+/// Row j: out[j] = sum_t weights[j * taps + t] * in[start[j] + t] + fill_weights[j] * fill.
+/// start[j] + t lies in [0, input_size) unless `periodic`, where it is taken modulo input_size. A weight of exactly 0
+/// never touches the voxel (a NaN there does not spread).
+class AxisMatrix {
+ public:
+  struct Tap { std::int64_t index; double weight; };  ///< index -1: the fill value
+  using Row = std::vector<Tap>;                       ///< any order; repeated indices add up
+
+  static AxisMatrix identity(std::int64_t size);
+  /// Every row must span at most a window of consecutive input voxels (modulo the size when periodic).
+  static AxisMatrix from_rows(std::int64_t input_size, const std::vector<Row>& rows, bool periodic = false);
+  /// out[j] = in[source[j]], or the fill value where source[j] is -1.
+  static AxisMatrix lattice(std::int64_t input_size, const std::vector<std::int64_t>& source);
+
+  /// `second` after `first` as one matrix; empty when the rows of the product are not contiguous windows.
+  static std::optional<AxisMatrix> compose(const AxisMatrix& second, const AxisMatrix& first);
+
+  std::int64_t input_size() const { return input_size_; }
+  std::int64_t output_size() const { return std::int64_t(start_.size()); }
+  int taps() const { return taps_; }
+  bool periodic() const { return periodic_; }
+  /// Every row is one voxel with weight 1, or the fill value: voxels are copied, never computed.
+  bool copies() const { return copies_; }
+  bool is_identity() const;
+  bool uses_fill() const;
+
+  std::span<const std::int64_t> start() const { return start_; }
+  std::span<const double> weights() const { return weights_; }  ///< output_size x taps
+  std::span<const double> fill_weights() const { return fill_weights_; }
+  Row row(std::int64_t j) const;  ///< its nonzero taps, by ascending index
+
+ private:
+  std::int64_t input_size_ = 0;
+  int taps_ = 1;
+  bool periodic_ = false;
+  bool copies_ = false;
+  std::vector<std::int64_t> start_;
+  std::vector<double> weights_;
+  std::vector<double> fill_weights_;
+};
+
+}  // namespace volpipe

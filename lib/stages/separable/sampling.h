@@ -1,0 +1,46 @@
+// Interpolation and boundary rules along one axis, with SciPy's names and meaning, as rows of an AxisMatrix.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "spec/parameters.h"
+#include "stages/separable/axis_matrix.h"
+
+namespace volpipe {
+
+enum class Interpolation : std::uint8_t { nearest, linear, bspline3 };
+enum class Boundary : std::uint8_t { constant, grid_constant, nearest, mirror, reflect, wrap, grid_wrap };
+
+template <>
+struct EnumNames<Interpolation> { static constexpr std::array names{"nearest", "linear", "bspline3"}; };
+template <>
+struct EnumNames<Boundary> {
+  static constexpr std::array names{"constant", "grid-constant", "nearest", "mirror", "reflect", "wrap", "grid-wrap"};
+};
+
+/// Where out-of-range index i lies under a filter's boundary rule (SciPy 1.1: reflect d c b a | a b c d | d c b a, ...);
+/// -1 for the fill value.
+std::int64_t fold_index(std::int64_t i, std::int64_t size, Boundary boundary);
+
+/// Samples an axis of `size` voxels at the given coordinates (in voxels, 0 = centre of the first). Semantics of
+/// scipy.ndimage.map_coordinates, prefilter included, with the exact reflect start (SciPy 24550). bspline3 is the
+/// cardinal cubic spline (Unser 1999) cut where its weights fall below `tolerance` and renormalised to sum 1: 26 taps,
+/// 7e-8 of the range, at the default. Coordinates are finite.
+AxisMatrix sample_axis(std::int64_t size, std::span<const double> coordinates, Interpolation interpolation,
+                       Boundary boundary, double tolerance = 3e-8);
+
+/// Correlates an axis with `kernel` (odd length, centred) under a filter's boundary rule.
+AxisMatrix correlate_axis(std::int64_t size, std::span<const double> kernel, Boundary boundary);
+
+/// Gaussian taps exp(-x^2 / 2 sigma^2), radius int(truncate * sigma + 0.5), sum 1 (scipy.ndimage.gaussian_filter1d);
+/// derivative orders 1 to 3 by the Hermite factor, in correlation order (a rising ramp has a positive first derivative,
+/// per voxel). sigma in voxels; sigma < 1e-15 gives the identity {1}.
+std::vector<double> gaussian_kernel(double sigma, int order = 0, double truncate = 4.0);
+
+/// Anti-aliasing before reducing an axis by `factor` > 1: Gaussian of sigma (factor - 1) / 2 voxels, edge-replicated.
+AxisMatrix antialias_axis(std::int64_t size, double factor);
+
+}  // namespace volpipe

@@ -1,0 +1,43 @@
+// Stages that act axis by axis on the grid: what they state, and the two executors that run any composition of them.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "device/context.h"
+#include "stages/separable/axis_matrix.h"
+#include "stages/stage.h"
+
+namespace volpipe {
+
+/// A map from a source grid to a target grid that keeps the axes apart: axis i of the target comes from axis
+/// source_axis[i] of the source through matrices[i].
+struct GridMap {
+  VolumeInfo output;  ///< of the map applied to the volume it was made for
+  std::array<int, 3> source_axis{0, 1, 2};
+  std::array<AxisMatrix, 3> matrices;
+  Fill fill{};
+
+  bool copies() const { return matrices[0].copies() && matrices[1].copies() && matrices[2].copies(); }
+  bool uses_fill() const { return matrices[0].uses_fill() || matrices[1].uses_fill() || matrices[2].uses_fill(); }
+};
+
+/// A stage that is such a map: lattice stages, resampling along the axes, separable filters.
+class SeparableStage : public Stage {
+ public:
+  virtual GridMap map(const VolumeInfo& input) const = 0;
+  VolumeInfo output(const VolumeInfo& input) const override { return map(input).output; }
+};
+
+/// `second` after `first` in one map; empty when that would change the result: both interpolate, the fill values
+/// differ, a "min" fill would look at another image, or the windows do not stay contiguous.
+std::optional<GridMap> compose(const GridMap& second, const GridMap& first);
+
+/// Runs a map. Copying maps keep the pixel type and every bit; the others compute in float32 (float64 when the output's
+/// type is float64) and give float32 (float64). `fill_value` is what the fill taps stand for.
+Volume apply_map(DeviceContext& context, const Volume& input, const GridMap& map, double fill_value);
+
+/// Device bytes apply_map needs beside its input and its output.
+std::size_t scratch_bytes(const VolumeInfo& input, const GridMap& map);
+
+}  // namespace volpipe

@@ -1,0 +1,54 @@
+// What a stage is: an immutable description of arithmetic, free of any device. The planner groups stages and runs each
+// group on the context it is given.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "spec/parameters.h"
+#include "volume/notices.h"
+#include "volume/volume.h"
+
+namespace volpipe {
+
+/// Which images of an item a stage acts on unless "on" says otherwise.
+enum class StageTargets : std::uint8_t { all, images, labels };
+
+class Stage {
+ public:
+  virtual ~Stage() = default;
+  /// What comes out for what goes in, without voxels. Throws Error(input | usage) when the stage cannot act on it.
+  virtual VolumeInfo output(const VolumeInfo& input) const = 0;
+};
+
+struct StageDefinition {
+  std::string op;
+  std::string family;   ///< "geometry", "intensity", "filters"
+  std::string summary;  ///< one line of help
+  StageTargets targets = StageTargets::images;
+  Json example;         ///< a spec entry that runs on any 3-D image, {"op": ..., ...}
+  std::vector<ParameterInfo> parameters{};
+  /// Builds the stage from its spec entry; faults are placed at pointer/<parameter>. Null when there were faults.
+  std::function<std::shared_ptr<const Stage>(const Json& entry, const std::string& pointer, Faults& faults)> make{};
+};
+
+/// Completes a definition from a stage class S with `using Params`, `S(Params)`, and its parameters. S may have
+/// `static void check(const Params&, const std::string& pointer, Faults&)` for rules between parameters.
+template <class S>
+StageDefinition define_stage(StageDefinition definition, Parameters<typename S::Params> parameters) {
+  definition.parameters = parameters.infos();
+  definition.make = [parameters = std::move(parameters)](const Json& entry, const std::string& pointer,
+                                                         Faults& faults) -> std::shared_ptr<const Stage> {
+    const std::size_t before = faults.list().size();
+    auto values = parameters.read(entry, pointer, faults);
+    if constexpr (requires { S::check(values, pointer, faults); })
+      if (faults.list().size() == before) S::check(values, pointer, faults);
+    if (faults.list().size() != before) return nullptr;
+    return std::make_shared<const S>(std::move(values));
+  };
+  return definition;
+}
+
+}  // namespace volpipe
