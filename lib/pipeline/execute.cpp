@@ -66,10 +66,9 @@ class StatisticsPass {
   const Program& program_;
 };
 
-std::int64_t run_pointwise_range(DeviceContext& context, const Pipeline& pipeline, const Group& group, const Images& images,
+ConversionCounts run_pointwise_range(DeviceContext& context, const Pipeline& pipeline, const Group& group, const Images& images,
                                  const ComponentRange& range, void* result, Notices& notices) {
   Program program;
-  program.add(Op::load);
   VolumeInfo info = group.input;
   for (std::size_t i = 0; i < group.pointwise.size(); ++i)
     with_stage(pipeline.stages[group.stages[i]].label, [&] {
@@ -91,8 +90,13 @@ GroupResult run_pointwise(DeviceContext& context, const Pipeline& pipeline, cons
     if (const auto request = stage->request()) per_component |= request->per_component;
   const std::int64_t components = group.input.components, step = per_component ? 1 : components;
   GroupResult result;
-  for (std::int64_t first = 0; first < components; first += step)
-    result.saturated += run_pointwise_range(context, pipeline, group, images, {input, first, step}, output.component(first), notices);
+  std::int64_t nan = 0;
+  for (std::int64_t first = 0; first < components; first += step) {
+    const ConversionCounts counts = run_pointwise_range(context, pipeline, group, images, {input, first, step}, output.component(first), notices);
+    result.saturated += counts.saturated;
+    nan += counts.nan;
+  }
+  if (nan) notices.add("nan_to_integer", std::to_string(nan) + " NaN voxels of '" + group.image + "' became 0 in " + std::string(to_string(group.output.dtype)));
   input = std::move(output);
   return result;
 }
@@ -100,7 +104,6 @@ GroupResult run_pointwise(DeviceContext& context, const Pipeline& pipeline, cons
 double fill_value(DeviceContext& context, const Group& group, const Volume& input) {
   if (!group.map.fill.minimum || !group.map.uses_fill()) return group.map.fill.value;
   Program program;
-  program.add(Op::load);
   const std::array<ProgramInput, 1> inputs{ProgramInput{input.data(), input.dtype()}};
   const Precision precision = fits_float32(input.dtype()) ? Precision::single : Precision::double_;
   const Moments moments = compute_moments(context, {inputs, &program, input.info().value_count(), {}, precision});

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -92,7 +93,12 @@ class DeviceRow {
   }
 
  private:
-  VolumeInfo info(std::int64_t count) const { return {.geometry = Geometry({count, 1, 1}, Affine{}), .dtype = dtype_}; }
+  VolumeInfo info(std::int64_t count) const {
+    VolumeInfo result;
+    result.geometry = Geometry({count, 1, 1}, Affine{});
+    result.dtype = dtype_;
+    return result;
+  }
 
   DeviceContext& context_;
   DataType dtype_;
