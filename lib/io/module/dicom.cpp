@@ -119,6 +119,7 @@ DicomFolder group_dicom(const std::vector<std::string>& paths) {
 
   std::vector<SortedGroup> sorted;
   for (const auto& list : split_into_volumes(files)) {
+    ++folder.volumes;
     std::vector<DicomFile> members;
     for (const std::size_t i : list) members.push_back(files[i]);
     try {

@@ -205,12 +205,10 @@ TextHeader read_nrrd_header(const std::string& path) {
   std::string line;
   if (!lines.next(line) || !line.starts_with("NRRD000")) refuse(path, "it does not start with NRRD000: the file is of another kind or damaged");
   while (lines.next(line) && !trimmed(line).empty()) {
-    const auto colon = line.find(": ");
-    const auto trimmed_colon = colon == std::string::npos ? line.find(':') : colon;
-    if (line[0] == '#' || trimmed_colon == std::string::npos) continue;
-    if (line.compare(trimmed_colon, 2, ":=") == 0) continue;
-    const std::string key = lower(trimmed(line.substr(0, trimmed_colon)));
-    header.fields[key] = trimmed(line.substr(trimmed_colon + 1));
+    const auto colon = line.find(':');
+    if (line[0] == '#' || colon == std::string::npos || line.compare(colon, 2, ":=") == 0) continue;
+    const std::string key = lower(trimmed(line.substr(0, colon)));
+    header.fields[key] = trimmed(line.substr(colon + 1));
     if ((key == "data file" || key == "datafile") && header.fields[key].starts_with("LIST")) break;
   }
   locate_nrrd_payload(path, header.fields, lines.position(), header.payload);
