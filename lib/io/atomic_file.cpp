@@ -96,7 +96,7 @@ void sync_folder(const std::string& path) {
 }  // namespace
 
 std::string explain_output_failure(int system_error, const std::string& path) {
-  const std::string folder = "'" + folder_of(path) + "'";
+  const std::string folder = std::string("'").append(folder_of(path)).append("'");
   switch (system_error) {
     case ENOSPC: return "no space left on the device that holds " + folder + ": free some, or choose another output folder";
     case EDQUOT: return "the disk quota is used up where " + folder + " lies: free some, or choose another output folder";
@@ -133,9 +133,10 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::open_partial() {
   const auto [stem, extension] = split_extension(fs::path(path_).filename());
-  const std::string start = "." + shortened(stem) + "." + std::to_string(::getpid());
+  const std::string start = std::string(".").append(shortened(stem)).append(".").append(std::to_string(::getpid()));
   for (int attempt = 0;; ++attempt) {
-    const std::string name = start + (attempt ? "-" + std::to_string(attempt) : "") + ".partial" + extension;
+    const std::string number = attempt ? std::to_string(-attempt) : std::string();
+    const std::string name = start + number + ".partial" + extension;
     const std::string candidate = (fs::path(path_).parent_path() / name).string();
     descriptor_ = ::open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ >= 0) {

@@ -60,14 +60,16 @@ GzipReader::~GzipReader() = default;
 bool GzipReader::refill() {
   auto& state = stream_->state;
   auto& input = stream_->input;
-  const std::size_t left = state.avail_in;
-  std::vector<std::uint8_t> kept(state.next_in, state.next_in + left);
-  input.resize(stream_->file_offset == 0 ? kFirstInput : kInput);
-  std::copy(kept.begin(), kept.end(), input.begin());
-  const std::size_t count = file_.read_at(stream_->file_offset, input.data() + left, input.size() - left);
-  stream_->file_offset += count;
+  auto& offset = stream_->file_offset;
+  const std::uint64_t remaining = file_.size() - offset;
+  if (remaining == 0) return false;
+  const std::vector<std::uint8_t> left(state.next_in, state.next_in + state.avail_in);
+  input.resize(left.size() + std::min<std::uint64_t>(offset == 0 ? kFirstInput : kInput, remaining));
+  std::copy(left.begin(), left.end(), input.begin());
+  const std::size_t count = file_.read_at(offset, input.data() + left.size(), input.size() - left.size());
+  offset += count;
   state.next_in = input.data();
-  state.avail_in = std::uint32_t(left + count);
+  state.avail_in = std::uint32_t(left.size() + count);
   return count > 0;
 }
 
@@ -139,7 +141,7 @@ struct GzipWriter::Stream {
 
 GzipWriter::GzipWriter(AtomicFile& file, Level level) : file_(file), stream_(std::make_unique<Stream>()) {
   auto& state = stream_->state;
-  stream_->level_buffer.resize(level == Level::fast ? ISAL_DEF_LVL1_DEFAULT : ISAL_DEF_LVL3_DEFAULT);
+  stream_->level_buffer.resize(level == Level::fast ? ISAL_DEF_LVL2_DEFAULT : ISAL_DEF_LVL3_DEFAULT);
   stream_->output.resize(kOutput);
   isal_deflate_init(&state);
   state.level = std::uint32_t(level);

@@ -360,7 +360,8 @@ Encoded write_content(AtomicFile& file, const std::vector<std::byte>& header, co
     return {header.size() + bytes, 0.0};
   }
   const auto start = Clock::now();
-  GzipWriter gzip(file, is_floating(volume.dtype()) ? GzipWriter::Level::fast : GzipWriter::Level::dense);
+  const bool dense = !is_floating(volume.dtype()) && size_of(volume.dtype()) > 1;
+  GzipWriter gzip(file, dense ? GzipWriter::Level::dense : GzipWriter::Level::fast);
   gzip.write(header.data(), header.size());
   gzip.write(volume.data(), bytes);
   gzip.finish();
@@ -383,7 +384,7 @@ std::string number(double value) {
 template <class Range>
 std::string list(const Range& values, std::size_t count) {
   std::string text;
-  for (std::size_t i = 0; i < count; ++i) text += (i ? " " : "") + number(double(values[i]));
+  for (std::size_t i = 0; i < count; ++i) text.append(i ? " " : "").append(number(double(values[i])));
   return text;
 }
 
@@ -481,7 +482,7 @@ std::vector<std::pair<std::string, std::string>> describe_nifti_header(const std
     const bool little = (std::endian::native == std::endian::little) != header.byte_swapped;
     Notices ignored;
     return std::vector<std::pair<std::string, std::string>>{
-        {"format", "NIfTI-" + std::to_string(header.version) + (header.pair ? " pair" : "") + (content.packed() ? ", gzip" : "") +
+        {"format", std::string("NIfTI-") + std::to_string(header.version) + (header.pair ? " pair" : "") + (content.packed() ? ", gzip" : "") +
                        (little ? ", little-endian" : ", big-endian")},
         {"dim", list(header.dim, std::size_t(header.dim[0]) + 1)},
         {"datatype", std::string(nifti_datatype_name(header.datatype)) + " (" + std::to_string(header.datatype) + ")"},
@@ -498,7 +499,7 @@ std::vector<std::pair<std::string, std::string>> describe_nifti_header(const std
            return header.qform_code > 0 && header.sform_code > 0 ? disagreement(header, unit) : std::string("none, not both are given");
          })},
         {"affine_used", or_what_is_wrong([&] { return std::string(to_string(interpret_nifti_header(header, ignored).affine)); })},
-        {"intent", std::to_string(header.intent_code) + (header.intent_name.empty() ? "" : " " + printable(header.intent_name))},
+        {"intent", std::to_string(header.intent_code) + (header.intent_name.empty() ? "" : " ") + printable(header.intent_name)},
         {"description", printable(header.description)}};
   });
 }

@@ -18,6 +18,6 @@ Volume read_dicom(const Source& source, const HostAllocator& allocate, Notices& 
 
 /// One component of whole values within int16, on an unsheared grid; else Error(unsupported). Files are slice_0001.dcm and
 /// so on, the same bytes for the same volume and description. Throws Error(output | exists).
-void write_dicom_series(const Volume& volume, const std::string& folder, const std::string& series_description);
+void write_dicom_slices(const Volume& volume, const std::string& folder, const std::string& series_description);
 
 }  // namespace volpipe::io

@@ -142,7 +142,7 @@ void write_slice(const Series& series, const std::int16_t* pixels, std::int64_t 
 
 }  // namespace
 
-void write_dicom_series(const Volume& volume, const std::string& folder, const std::string& series_description) {
+void write_dicom_slices(const Volume& volume, const std::string& folder, const std::string& series_description) {
   const VolumeInfo& info = volume.info();
   const Index3 size = info.geometry.size();
   if (info.components != 1)

@@ -31,7 +31,7 @@ void silence_libraries() {
 }  // namespace
 
 const Module* volpipe_io_module() {
-  static const Module module{group_dicom, module_read_info, module_read, write_itk, write_png_file, write_dicom_series};
+  static const Module module{group_dicom, module_read_info, module_read, write_itk, write_png_file, write_dicom_slices};
   static const bool silenced = (silence_libraries(), true);
   return silenced ? &module : nullptr;
 }
