@@ -196,8 +196,6 @@ TEST_F(PointwiseGpu, CountsAbove2To31AreExact) {
   const std::int64_t count = (std::int64_t(1) << 31) + 5;
   if (cuda_->free_memory() < std::size_t(count) * 2) GTEST_SKIP() << "needs 4 GB of device memory";
   Buffer buffer = cuda_->allocate(std::size_t(count));
-  const Row one(std::vector<std::uint8_t>{7});
-  DeviceRow source(*cuda_, one);
   const ProgramInput input{buffer.data(), DataType::uint8};
   const Program constant = Program().add(Op::set, 7);
   run_program(*cuda_, constant, {&input, 1}, buffer.data(), DataType::uint8, count, Precision::single);

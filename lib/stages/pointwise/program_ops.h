@@ -67,19 +67,23 @@ VOLPIPE_HD inline double log(float value) {
   return x > 0.0 && x < kInfinity ? finite : special;
 }
 
-/// C's pow, its special cases included.
+/// C's pow, its special cases included. What depends on y alone is made into factors and masks, so that loops over x with
+/// one y vectorise.
 VOLPIPE_HD inline float pow(float x, float y) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const float magnitude = std::fabs(x);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   const bool whole = std::floor(y) == y;
   const bool odd = whole & (std::floor(y * 0.5f) != y * 0.5f);
+  const std::uint32_t sign_mask = odd ? 0x80000000u : 0u;
+  const float below_zero = whole ? 1.0f : kNan;
+  const float of_nan = y == 0.0f ? 1.0f : kNan;
+  const float limit_one = std::fabs(y) == kInfinity ? 1.0f : -1.0f;  // (-1) ^ infinity is 1
+
+  const float magnitude = std::fabs(x);
   const float power = float(exp(double(y) * log(magnitude)));
-  const bool undefined = (x < 0.0f) & (magnitude < kInfinity) & !whole;
-  const float with_sign = odd ? std::copysign(power, x) : power;
-  const float number = undefined ? std::numeric_limits<float>::quiet_NaN() : with_sign;
-  const bool one = (y == 0.0f) | (x == 1.0f) | ((x == -1.0f) & (std::fabs(y) == kInfinity));
-  const float result = x != x ? x : y != y ? y : number;
-  return one ? 1.0f : result;
+  const float with_sign = std::bit_cast<float>(std::bit_cast<std::uint32_t>(power) | (std::bit_cast<std::uint32_t>(x) & sign_mask));
+  const float number = ((x < 0.0f) & (magnitude < kInfinity)) ? with_sign * below_zero : with_sign;
+  const float result = ((y == 0.0f) | (magnitude == limit_one) | (x == 1.0f)) ? 1.0f : number;
+  return x != x ? of_nan : result;
 }
 
 }  // namespace float_math

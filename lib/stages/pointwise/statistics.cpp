@@ -263,14 +263,20 @@ std::vector<std::int64_t> count_in_pieces(const DeviceContext& context, const Sa
 
 template <class T>
 std::vector<std::int64_t> count_digits(const DeviceContext& context, const SampledValues& values, const KeyEncoder<T>& encode,
-                                       std::span<const std::uint64_t> prefixes, int shift, int width) {
-  const std::uint64_t digits = (std::uint64_t(1) << width) - 1;
+                                       std::span<const std::uint64_t> prefixes, int shift, int width, bool first_digits) {
+  using Key = typename KeyEncoder<T>::Key;
+  const Key digits = Key((std::uint64_t(1) << width) - 1);
   const auto tally = [&](const T* block, const std::uint8_t* keep, std::int64_t count, std::uint32_t* counts) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (!keep[i]) continue;
-      const std::uint64_t key = std::uint64_t(encode(block[i])) >> shift;
-      for (std::size_t slot = 0; slot < prefixes.size(); ++slot)
-        if (key >> width == prefixes[slot]) ++counts[slot << width | (key & digits)];
+    Key keys[kBlockVoxels];
+    for (std::int64_t i = 0; i < count; ++i) keys[i] = encode(block[i]) >> shift;
+    if (first_digits) {
+      for (std::int64_t i = 0; i < count; ++i) counts[keys[i] & digits] += keep[i];
+      return;
+    }
+    for (std::size_t slot = 0; slot < prefixes.size(); ++slot) {
+      const Key prefix = Key(prefixes[slot]);
+      for (std::int64_t i = 0; i < count; ++i)
+        if (keys[i] >> width == prefix) counts[slot << width | (keys[i] & digits)] += keep[i];
     }
   };
   return count_in_pieces<T>(context, values, prefixes.size() << width, tally);
@@ -293,7 +299,7 @@ OrderStatistics order_statistics(DeviceContext& context, const SampledValues& va
       return percentile_ranks(n, percents);
     };
     result.keys = radix_select(format.bits, kDigitBits, ranks_of, [&](const auto& prefixes, int shift, int width) {
-      return count_digits<T>(context, values, KeyEncoder<T>(format), prefixes, shift, width);
+      return count_digits<T>(context, values, KeyEncoder<T>(format), prefixes, shift, width, shift + width == format.bits);
     });
     return result;
   });
