@@ -67,7 +67,7 @@ class StatisticsPass {
 };
 
 ConversionCounts run_pointwise_range(DeviceContext& context, const Pipeline& pipeline, const Group& group, const Images& images,
-                                 const ComponentRange& range, void* result, Notices& notices) {
+                                     const ComponentRange& range, void* result, Notices& notices) {
   Program program;
   VolumeInfo info = group.input;
   for (std::size_t i = 0; i < group.pointwise.size(); ++i)
@@ -82,6 +82,13 @@ ConversionCounts run_pointwise_range(DeviceContext& context, const Pipeline& pip
   return run_program(context, program, inputs, result, group.output.dtype, range.values(), group.precision);
 }
 
+void add_notices(const ConversionCounts& counts, const Group& group, Notices& notices) {
+  const std::string type(to_string(group.output.dtype));
+  if (counts.saturated)
+    notices.add("saturated", std::to_string(counts.saturated) + " voxels of '" + group.image + "' met the limits of an integer type (output " + type + ")");
+  if (counts.nan) notices.add("nan_to_integer", std::to_string(counts.nan) + " NaN voxels of '" + group.image + "' became 0 as integers (output " + type + ")");
+}
+
 GroupResult run_pointwise(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images, Notices& notices) {
   Volume& input = images.at(group.image);
   Volume output(group.output, context.allocate(group.output.bytes()));
@@ -89,21 +96,20 @@ GroupResult run_pointwise(DeviceContext& context, const Pipeline& pipeline, cons
   for (const auto& stage : group.pointwise)
     if (const auto request = stage->request()) per_component |= request->per_component;
   const std::int64_t components = group.input.components, step = per_component ? 1 : components;
-  GroupResult result;
-  std::int64_t nan = 0;
+  ConversionCounts counts;
   for (std::int64_t first = 0; first < components; first += step) {
-    const ConversionCounts counts = run_pointwise_range(context, pipeline, group, images, {input, first, step}, output.component(first), notices);
-    result.saturated += counts.saturated;
-    nan += counts.nan;
+    const ConversionCounts part = run_pointwise_range(context, pipeline, group, images, {input, first, step}, output.component(first), notices);
+    counts.saturated += part.saturated;
+    counts.nan += part.nan;
   }
-  if (nan) notices.add("nan_to_integer", std::to_string(nan) + " NaN voxels of '" + group.image + "' became 0 in " + std::string(to_string(group.output.dtype)));
+  add_notices(counts, group, notices);
   input = std::move(output);
-  return result;
+  return {counts.saturated};
 }
 
 double fill_value(DeviceContext& context, const Group& group, const Volume& input) {
   if (!group.map.fill.minimum || !group.map.uses_fill()) return group.map.fill.value;
-  Program program;
+  const Program program;
   const std::array<ProgramInput, 1> inputs{ProgramInput{input.data(), input.dtype()}};
   const Precision precision = fits_float32(input.dtype()) ? Precision::single : Precision::double_;
   const Moments moments = compute_moments(context, {inputs, &program, input.info().value_count(), {}, precision});

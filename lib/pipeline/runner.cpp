@@ -217,10 +217,7 @@ Images compute_item(DeviceContext& context, const Pipeline& pipeline, const Plan
   times.push_back(context.record_time());
   record.saturated_voxels = 0;
   for (const Group& group : plan.groups) {
-    const GroupResult result = run_group(context, pipeline, group, on_device, notices);
-    if (result.saturated)
-      notices.add("saturated", std::to_string(result.saturated) + " voxels of '" + group.image + "' met the limits of " + std::string(to_string(group.output.dtype)));
-    record.saturated_voxels += result.saturated;
+    record.saturated_voxels += run_group(context, pipeline, group, on_device, notices).saturated;
     times.push_back(context.record_time());
   }
   context.synchronize();

@@ -27,15 +27,17 @@ std::int64_t fold_index(std::int64_t i, std::int64_t size, Boundary boundary);
 
 /// Samples an axis of `size` voxels at the given coordinates (in voxels, 0 = centre of the first). Semantics of
 /// scipy.ndimage.map_coordinates, prefilter included, with the exact reflect start (SciPy 24550). bspline3 is the
-/// cardinal cubic spline cut where its weights fall below `tolerance` and renormalised to sum 1.
+/// cardinal cubic spline (Unser 1999) cut where its weights fall below `tolerance` and renormalised to sum 1: 26 taps,
+/// 7e-8 of the range, at the default. Coordinates are finite.
 AxisMatrix sample_axis(std::int64_t size, std::span<const double> coordinates, Interpolation interpolation,
-                       Boundary boundary, double tolerance = 1e-8);
+                       Boundary boundary, double tolerance = 3e-8);
 
 /// Correlates an axis with `kernel` (odd length, centred) under a filter's boundary rule.
 AxisMatrix correlate_axis(std::int64_t size, std::span<const double> kernel, Boundary boundary);
 
 /// Gaussian taps exp(-x^2 / 2 sigma^2), radius int(truncate * sigma + 0.5), sum 1 (scipy.ndimage.gaussian_filter1d);
-/// derivative orders 1 to 3 by the Hermite factor. sigma in voxels; sigma < 1e-15 gives the identity {1}.
+/// derivative orders 1 to 3 by the Hermite factor, in correlation order (a rising ramp has a positive first derivative,
+/// per voxel). sigma in voxels; sigma < 1e-15 gives the identity {1}.
 std::vector<double> gaussian_kernel(double sigma, int order = 0, double truncate = 4.0);
 
 /// Anti-aliasing before reducing an axis by `factor` > 1: Gaussian of sigma (factor - 1) / 2 voxels, edge-replicated.

@@ -1,0 +1,124 @@
+#include "stages/geometry/grid_maps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "volume/error.h"
+
+namespace volpipe {
+
+namespace {
+
+constexpr double kMostVoxels = 1099511627776.0;  // 2^40
+constexpr std::array<int, 3> kSameAxes{0, 1, 2};
+
+Interpolation interpolation_for(const VolumeInfo& input, const SamplingParams& params) {
+  const bool label = input.kind == ImageKind::label;
+  const Interpolation chosen = params.interpolation.value_or(label ? Interpolation::nearest : Interpolation::linear);
+  if (label && chosen != Interpolation::nearest)
+    throw Error(ErrorCode::usage, std::string("'") + EnumNames<Interpolation>::names[std::size_t(chosen)] +
+                                      "' interpolation would mix label values: use \"nearest\", or let the stage act on images alone with \"on\"");
+  return chosen;
+}
+
+bool antialiases(const VolumeInfo& input, const SamplingParams& params, Interpolation interpolation) {
+  return input.kind != ImageKind::label && params.antialias.value_or(interpolation != Interpolation::nearest);
+}
+
+AxisMatrix sampled(std::int64_t size, const AxisSamples& samples, Interpolation interpolation, Boundary boundary, bool antialias) {
+  AxisMatrix sampling = sample_axis(size, samples.coordinates, interpolation, boundary);
+  if (!antialias || samples.scale <= 1) return sampling;
+  auto smoothed = AxisMatrix::compose(sampling, antialias_axis(size, samples.scale));
+  if (!smoothed) throw Error(ErrorCode::unsupported, "anti-aliasing cannot be combined with this boundary: set \"antialias\": false");
+  return std::move(*smoothed);
+}
+
+}  // namespace
+
+AxisRule reversed_axis(std::int64_t size) {
+  std::vector<std::int64_t> source;
+  for (std::int64_t j = 0; j < size; ++j) source.push_back(size - 1 - j);
+  return {AxisMatrix::lattice(size, source), -1, double(size - 1)};
+}
+
+GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis, std::array<AxisRule, 3> rules, Fill fill) {
+  Affine target_to_source{Matrix3{}, {}};
+  Index3 size;
+  GridMap map{input, source_axis, {}, fill};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const auto source = std::size_t(source_axis[axis]);
+    target_to_source.linear[int(source)][axis] = rules[axis].scale;
+    target_to_source.offset[source] = rules[axis].offset;
+    size[axis] = rules[axis].matrix.output_size();
+    map.matrices[axis] = std::move(rules[axis].matrix);
+  }
+  map.output.geometry = input.geometry.remapped(size, target_to_source);
+  return map;
+}
+
+GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, Boundary boundary, Fill fill) {
+  check_grid_size({double(size[0]), double(size[1]), double(size[2])});
+  std::array<AxisRule, 3> rules;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const std::int64_t source_size = input.geometry.size()[axis];
+    std::vector<std::int64_t> source;
+    for (std::int64_t j = 0; j < size[axis]; ++j) source.push_back(fold_index(start[axis] + j, source_size, boundary));
+    rules[axis] = {AxisMatrix::lattice(source_size, source), 1, double(start[axis])};
+  }
+  return grid_map(input, kSameAxes, std::move(rules), fill);
+}
+
+void check_grid_size(const Vec3& size) {
+  const bool empty = *std::min_element(size.begin(), size.end()) < 1;
+  const bool fits = *std::max_element(size.begin(), size.end()) <= double(std::numeric_limits<std::int32_t>::max()) &&
+                    size[0] * size[1] * size[2] <= kMostVoxels;
+  if (!empty && fits) return;
+  char words[160];
+  std::snprintf(words, sizeof words, "the result would have %.0f x %.0f x %.0f voxels, %s: change the sizes or the spacing", size[0], size[1],
+                size[2], empty ? "and every axis needs at least one" : "more than volpipe holds (2^40, 2^31 on an axis)");
+  throw Error(ErrorCode::usage, words);
+}
+
+double round_half_up(double voxels) { return std::max(1.0, std::floor(voxels + 0.5 + 1e-3)); }
+
+GridMap fit_map(const VolumeInfo& input, const Index3& size, Alignment align, Boundary boundary, Fill fill) {
+  Index3 start{};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const std::int64_t n = input.geometry.size()[axis];
+    if (align == Alignment::center) start[axis] = n / 2 - size[axis] / 2;
+    if (align == Alignment::end) start[axis] = n - size[axis];
+  }
+  return window_map(input, start, size, boundary, fill);
+}
+
+std::string size_in_words(const Index3& size) {
+  return "size " + std::to_string(size[0]) + " x " + std::to_string(size[1]) + " x " + std::to_string(size[2]);
+}
+
+AxisSamples regular_samples(std::int64_t size, double scale, double offset) {
+  AxisSamples samples{{}, scale, offset};
+  samples.coordinates.reserve(std::size_t(size));
+  for (std::int64_t j = 0; j < size; ++j) {
+    const double c = offset + scale * double(j);
+    samples.coordinates.push_back(std::abs(c - std::round(c)) < 1e-9 ? std::round(c) : c);
+  }
+  return samples;
+}
+
+GridMap sampling_map(const VolumeInfo& input, const std::array<AxisSamples, 3>& axes, const SamplingParams& params) {
+  const Interpolation interpolation = interpolation_for(input, params);
+  const bool antialias = antialiases(input, params, interpolation);
+  std::array<AxisRule, 3> rules;
+  bool smooths = false;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    rules[axis] = {sampled(input.geometry.size()[axis], axes[axis], interpolation, params.boundary, antialias), axes[axis].scale, axes[axis].offset};
+    smooths = smooths || !rules[axis].matrix.copies();
+  }
+  GridMap map = grid_map(input, kSameAxes, std::move(rules), params.fill);
+  if (interpolation != Interpolation::nearest || smooths) map.output.dtype = DataType::float32;
+  return map;
+}
+
+}  // namespace volpipe

@@ -1,0 +1,79 @@
+// What the stages that keep the axes apart share: maps from axis rules, windows of a grid, sampling parameters.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "stages/separable/sampling.h"
+#include "stages/separable/separable.h"
+
+namespace volpipe {
+
+/// What happens along one target axis: its voxel j takes row j of `matrix`, and its centre lies at source coordinate
+/// offset + scale * j. scale is not 0.
+struct AxisRule {
+  AxisMatrix matrix;
+  double scale = 1, offset = 0;
+};
+
+/// The axis run backwards.
+AxisRule reversed_axis(std::int64_t size);
+
+/// Target axis i from source axis source_axis[i] by rules[i]; pixel type and everything else are the input's.
+GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis, std::array<AxisRule, 3> rules, Fill fill = {});
+
+/// Voxels [start, start + size) of the infinite extension of the grid: a crop, a pad or both.
+GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, Boundary boundary, Fill fill);
+
+/// Throws Error(usage) naming the size when an axis has no voxel, or the grid more than 2^40 voxels or an axis 2^31.
+void check_grid_size(const Vec3& size);
+
+/// floor(x + 1/2), where x within a thousandth below a half goes up too, so that float32-rounded affines do not decide;
+/// at least 1.
+double round_half_up(double voxels);
+
+/// Which part of the axis stays put when its size changes: the middle voxel (index size / 2), the first, or the last.
+enum class Alignment : std::uint8_t { center, start, end };
+template <>
+struct EnumNames<Alignment> { static constexpr std::array names{"center", "start", "end"}; };
+
+/// Crops and pads each axis to `size`.
+GridMap fit_map(const VolumeInfo& input, const Index3& size, Alignment align, Boundary boundary, Fill fill);
+
+/// "size 4 x 5 x 6"
+std::string size_in_words(const Index3& size);
+
+/// How voxels between the grid points are found.
+struct SamplingParams {
+  std::optional<Interpolation> interpolation{};
+  Boundary boundary = Boundary::nearest;
+  Fill fill{};
+  std::optional<bool> antialias{};
+};
+
+template <class P>
+void add_sampling_parameters(Parameters<P>& parameters) {
+  parameters
+      .add("interpolation", static_cast<std::optional<Interpolation> P::*>(&SamplingParams::interpolation), {},
+           "how values between voxels are found; default linear for images, nearest for labels")
+      .add("boundary", static_cast<Boundary P::*>(&SamplingParams::boundary), {}, "what lies outside the image")
+      .add("fill", static_cast<Fill P::*>(&SamplingParams::fill), {}, "value outside the image for the constant boundaries")
+      .add("antialias", static_cast<std::optional<bool> P::*>(&SamplingParams::antialias), {},
+           "smooth before an axis is reduced; default on, off for labels and nearest");
+}
+
+/// Where the target voxels of one axis lie: source coordinates for the values, scale and offset for the geometry.
+struct AxisSamples {
+  std::vector<double> coordinates;
+  double scale = 1, offset = 0;
+};
+
+/// Coordinates offset + scale * j for j in [0, size); those within 1e-9 of a voxel are that voxel.
+AxisSamples regular_samples(std::int64_t size, double scale, double offset);
+
+/// Samples every axis. Labels take nearest and keep their type; asking for more is Error(usage). The result is float32
+/// unless the interpolation is nearest without anti-aliasing.
+GridMap sampling_map(const VolumeInfo& input, const std::array<AxisSamples, 3>& axes, const SamplingParams& params);
+
+}  // namespace volpipe

@@ -1,0 +1,501 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "device/cuda_context.h"
+#include "stages/separable/executors.h"
+
+namespace volpipe::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+constexpr int kGroup = 8;              // target rows that one thread sums at a time
+constexpr int kColumns = 64;           // target columns of a block
+constexpr int kChunk = 64;             // source rows taken through x at a time
+constexpr int kMidStride = kColumns + 4;
+constexpr std::size_t kComfortable = 74 * 1024;  // three blocks to a multiprocessor
+constexpr std::size_t kLargest = 224 * 1024;
+constexpr unsigned kMaxGridY = 65535;
+
+/// kGroup consecutive target rows as a dense block of `length` x kGroup weights over a window of source rows; within
+/// [dense_begin, dense_end) no weight is 0.
+struct Group {
+  std::int32_t offset;  ///< of the window within its tile
+  std::int32_t length, dense_begin, dense_end;
+  std::int32_t weights; ///< first float4 of the block, two a source row
+};
+
+struct Tile {
+  std::int32_t begin, length;  ///< source window, begin + k taken modulo the size
+};
+
+/// The tables of one axis on the device.
+struct AxisTable {
+  const Group* groups;
+  const float4* weights;
+  const float* fills;  ///< null when no row has a share of the fill
+  const Tile* tiles;
+  std::int32_t source_size, target_size, groups_per_tile;
+};
+
+template <bool kChecked, int C>
+__device__ __forceinline__ void add_tap(float weight, const float (&voxel)[C], float (&sum)[C]) {
+  if (kChecked && weight == 0) return;
+#pragma unroll
+  for (int c = 0; c < C; ++c) sum[c] = fmaf(weight, voxel[c], sum[c]);
+}
+
+template <bool kChecked, int C, class Load>
+__device__ __forceinline__ void add_rows(const float4* weights, int begin, int end, const Load& load, float (&sum)[kGroup][C]) {
+#pragma unroll 4
+  for (int k = begin; k < end; ++k) {
+    float voxel[C];
+    load(k, voxel);
+    const float4 low = __ldg(weights + 2 * k), high = __ldg(weights + 2 * k + 1);
+    add_tap<kChecked>(low.x, voxel, sum[0]);
+    add_tap<kChecked>(low.y, voxel, sum[1]);
+    add_tap<kChecked>(low.z, voxel, sum[2]);
+    add_tap<kChecked>(low.w, voxel, sum[3]);
+    add_tap<kChecked>(high.x, voxel, sum[4]);
+    add_tap<kChecked>(high.y, voxel, sum[5]);
+    add_tap<kChecked>(high.z, voxel, sum[6]);
+    add_tap<kChecked>(high.w, voxel, sum[7]);
+  }
+}
+
+/// sum[r][c] = row r of the group over the columns that load(k, voxel) gives for source row k of the group's window.
+template <int C, class Load>
+__device__ __forceinline__ void sum_group(const AxisTable& axis, int index, const Group& group, const Load& load, float (&sum)[kGroup][C]) {
+#pragma unroll
+  for (int r = 0; r < kGroup; ++r) {
+    const float fill = axis.fills ? __ldg(axis.fills + index * kGroup + r) : 0.f;
+#pragma unroll
+    for (int c = 0; c < C; ++c) sum[r][c] = fill;
+  }
+  const float4* weights = axis.weights + group.weights;
+  add_rows<true>(weights, 0, group.dense_begin, load, sum);
+  add_rows<false>(weights, group.dense_begin, group.dense_end, load, sum);
+  add_rows<true>(weights, group.dense_end, group.length, load, sum);
+}
+
+__device__ __forceinline__ std::int32_t wrapped(std::int32_t i, std::int32_t size) {
+  while (i >= size) i -= size;
+  return i;
+}
+
+/// The groups of one tile along the rows of a shared buffer of kColumns columns, to the target.
+__device__ __forceinline__ void filter_rows(const AxisTable& axis, int tile, const float* buffer, int stride, std::int64_t target_columns,
+                                            std::int64_t column, float* target) {
+  const int lane = threadIdx.x % 32;
+  const bool first = column + 2 * lane < target_columns, second = column + 2 * lane + 1 < target_columns;
+  const bool paired = second && target_columns % 2 == 0;
+  for (int g = threadIdx.x / 32; g < axis.groups_per_tile; g += kWarps) {
+    const int index = tile * axis.groups_per_tile + g;
+    const int row = index * kGroup;
+    if (row >= axis.target_size) break;
+    const Group group = axis.groups[index];
+    const float* window = buffer + group.offset * stride + 2 * lane;
+    float sum[kGroup][2];
+    sum_group(axis, index, group, [&](int k, float (&voxel)[2]) {
+      const float2 pair = *reinterpret_cast<const float2*>(window + k * stride);
+      voxel[0] = pair.x;
+      voxel[1] = pair.y;
+    }, sum);
+    float* out = target + row * target_columns + column + 2 * lane;
+#pragma unroll
+    for (int r = 0; r < kGroup; ++r, out += target_columns) {
+      if (row + r >= axis.target_size) break;
+      if (paired) {
+        *reinterpret_cast<float2*>(out) = {sum[r][0], sum[r][1]};
+      } else {
+        if (first) out[0] = sum[r][0];
+        if (second) out[1] = sum[r][1];
+      }
+    }
+  }
+}
+
+/// Rows y of [slices][rows][columns]; each block a window of rows of 64 columns.
+template <class T>
+__global__ void __launch_bounds__(kThreads) filter_y(AxisTable y, unsigned tiles_y, std::int64_t columns, std::int64_t slices, const T* input, float* output) {
+  extern __shared__ float4 shared[];
+  float* buffer = reinterpret_cast<float*>(shared);
+  const int tile_index = int(blockIdx.x % tiles_y);
+  const std::int64_t column = std::int64_t(blockIdx.x / tiles_y) * kColumns;
+  const Tile tile = y.tiles[tile_index];
+  constexpr int kUnroll = 8;
+  const int my_column = threadIdx.x % kColumns;
+  const bool inside = column + my_column < columns;
+  for (std::int64_t slice = blockIdx.y; slice < slices; slice += gridDim.y) {
+    const T* source = input + slice * y.source_size * columns + column + my_column;
+    for (int row = threadIdx.x / kColumns; row < tile.length; row += kUnroll * (kThreads / kColumns)) {
+      T loaded[kUnroll];
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u) {
+        const int k = row + u * (kThreads / kColumns);
+        loaded[u] = k < tile.length && inside ? source[wrapped(tile.begin + k, y.source_size) * columns] : T(0);
+      }
+#pragma unroll
+      for (int u = 0; u < kUnroll; ++u)
+        if (const int k = row + u * (kThreads / kColumns); k < tile.length) buffer[k * kColumns + my_column] = float(loaded[u]);
+    }
+    __syncthreads();
+    filter_rows(y, tile_index, buffer, kColumns, columns, column, output + slice * y.target_size * columns);
+    __syncthreads();
+  }
+}
+
+/// Source rows [first, first + kChunk) of the tile's window, its columns, to chunk[row * stride + column].
+template <class T>
+__device__ __forceinline__ void load_chunk(const T* source, const AxisTable& x, const AxisTable& y, const Tile& tile_x, const Tile& tile_y, int first,
+                                           float* chunk, int stride) {
+  constexpr int kRows = kChunk / kWarps;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const T* rows[kRows];
+#pragma unroll
+  for (int q = 0; q < kRows; ++q) {
+    const int k = min(first + warp + q * kWarps, tile_y.length - 1);
+    rows[q] = source + std::int64_t(wrapped(tile_y.begin + k, y.source_size)) * x.source_size;
+  }
+  for (int c = lane; c < tile_x.length; c += 32) {
+    const std::int32_t column = wrapped(tile_x.begin + c, x.source_size);
+    T loaded[kRows];
+#pragma unroll
+    for (int q = 0; q < kRows; ++q) loaded[q] = rows[q][column];
+#pragma unroll
+    for (int q = 0; q < kRows; ++q) chunk[(warp + q * kWarps) * stride + c] = float(loaded[q]);
+  }
+}
+
+/// Lanes run along the rows, so that a warp shares its weights.
+__device__ __forceinline__ void filter_chunk(const AxisTable& x, int tile, const float* chunk, int stride, int rows, float* mid) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int index = tile * x.groups_per_tile + warp;
+  if (index * kGroup >= x.target_size) return;
+  const Group group = x.groups[index];
+  const float* window = chunk + lane * stride + group.offset;
+  float sum[kGroup][2];
+  sum_group(x, index, group, [&](int k, float (&voxel)[2]) {
+    voxel[0] = window[k];
+    voxel[1] = window[k + 32 * stride];
+  }, sum);
+#pragma unroll
+  for (int c = 0; c < 2; ++c) {
+    if (lane + 32 * c >= rows) continue;
+    float4* target = reinterpret_cast<float4*>(mid + (lane + 32 * c) * kMidStride + warp * kGroup);
+    target[0] = {sum[0][c], sum[1][c], sum[2][c], sum[3][c]};
+    target[1] = {sum[4][c], sum[5][c], sum[6][c], sum[7][c]};
+  }
+}
+
+/// x then y of one slice: a window of rows goes through x chunk by chunk into shared memory, then through y.
+template <class T>
+__global__ void __launch_bounds__(kThreads) filter_xy(AxisTable x, AxisTable y, unsigned tiles_x, int chunk_stride, int mid_rows, std::int64_t slices,
+                                                      const T* input, float* output) {
+  extern __shared__ float4 shared[];
+  float* mid = reinterpret_cast<float*>(shared);
+  float* chunk = mid + mid_rows * kMidStride;
+  const int tile_x = int(blockIdx.x % tiles_x), tile_y = int(blockIdx.x / tiles_x);
+  const Tile window_x = x.tiles[tile_x], window_y = y.tiles[tile_y];
+  for (std::int64_t slice = blockIdx.y; slice < slices; slice += gridDim.y) {
+    const T* source = input + slice * y.source_size * x.source_size;
+    for (int row = 0; row < window_y.length; row += kChunk) {
+      load_chunk(source, x, y, window_x, window_y, row, chunk, chunk_stride);
+      __syncthreads();
+      filter_chunk(x, tile_x, chunk, chunk_stride, window_y.length - row, mid + row * kMidStride);
+      __syncthreads();
+    }
+    filter_rows(y, tile_y, mid, kMidStride, x.target_size, std::int64_t(tile_x) * kColumns, output + slice * y.target_size * x.target_size);
+    __syncthreads();
+  }
+}
+
+/// Any rows, any precision: one thread a target voxel, along the middle axis of [outer][n][inner].
+template <class A>
+struct AnyAxis {
+  const std::int32_t* start;
+  const A* weights;
+  const A* fills;
+  std::int32_t taps, source_size, target_size;
+  std::int64_t inner;
+};
+
+template <class T, class A>
+struct FilterAnyAxis {
+  AnyAxis<A> axis;
+  const T* input;
+  A* output;
+
+  __device__ void operator()(std::int64_t voxel) const {
+    const std::int64_t i = voxel % axis.inner, line = voxel / axis.inner;
+    const std::int64_t j = line % axis.target_size, outer = line / axis.target_size;
+    const T* source = input + outer * axis.source_size * axis.inner + i;
+    const A* weights = axis.weights + j * axis.taps;
+    A sum = axis.fills[j];
+    std::int32_t index = axis.start[j];
+    for (int t = 0; t < axis.taps; ++t, ++index) {
+      if (index >= axis.source_size) index -= axis.source_size;
+      if (weights[t] != 0) sum = fma(weights[t], A(source[index * axis.inner]), sum);
+    }
+    output[voxel] = sum;
+  }
+};
+
+template <class A>
+std::vector<A> fills_of(const AxisMatrix& matrix, double fill) {
+  std::vector<A> fills;
+  for (const double share : matrix.fill_weights()) fills.push_back(share == 0 ? A(0) : A(share) * A(fill));
+  return fills;
+}
+
+template <class T, class A>
+void filter_any_axis(DeviceContext& context, const AxisMatrix& matrix, double fill, std::int64_t outer, std::int64_t inner, const T* input, A* output) {
+  const DeviceTable<std::int32_t> start(context, std::vector<std::int32_t>(matrix.start().begin(), matrix.start().end()));
+  const DeviceTable<A> weights(context, std::vector<A>(matrix.weights().begin(), matrix.weights().end()));
+  const DeviceTable<A> fills(context, fills_of<A>(matrix, fill));
+  const AnyAxis<A> axis{start.data(), weights.data(), fills.data(), matrix.taps(), std::int32_t(matrix.input_size()), std::int32_t(matrix.output_size()), inner};
+  for_each(context, outer * matrix.output_size() * inner, FilterAnyAxis<T, A>{axis, input, output});
+}
+
+template <class T, class A>
+void filter_any(DeviceContext& context, const SliceWork& work, const T* input, A* output) {
+  if (!work.x && !work.y) return filter_any_axis(context, AxisMatrix::identity(1), 0, work.slices * work.rows * work.columns, 1, input, output);
+  if (!work.y) return filter_any_axis(context, *work.x, work.fill, work.slices * work.rows, 1, input, output);
+  if (!work.x) return filter_any_axis(context, *work.y, work.fill, work.slices, work.columns, input, output);
+  Buffer between = context.allocate(std::size_t(work.slices * work.rows * work.output_columns()) * sizeof(A));
+  A* rows = static_cast<A*>(between.data());
+  filter_any_axis(context, *work.x, work.fill, work.slices * work.rows, 1, input, rows);
+  filter_any_axis(context, *work.y, work.fill, work.slices, work.output_columns(), static_cast<const A*>(rows), output);
+}
+
+std::int64_t nearest_turn(std::int64_t start, std::int64_t reference, std::int64_t period) {
+  while (reference - start > period / 2) start += period;
+  while (start - reference > period / 2) start -= period;
+  return start;
+}
+
+/// The host side of an AxisTable.
+class TableBuilder {
+ public:
+  TableBuilder(const AxisMatrix& matrix, double fill) : matrix_(matrix) {
+    const std::int64_t count = divide_up(matrix.output_size(), kGroup);
+    for (std::int64_t g = 0; g < count; ++g) add_group(g * kGroup);
+    if (matrix.uses_fill()) {
+      fills_ = fills_of<float>(matrix, fill);
+      fills_.resize(std::size_t(count) * kGroup);
+    }
+  }
+
+  /// Cuts the rows into tiles of `groups_per_tile`, and gives the longest source window of one.
+  std::int64_t cut(int groups_per_tile) {
+    groups_per_tile_ = groups_per_tile;
+    tiles_.clear();
+    std::int64_t longest = 1;
+    for (std::size_t g = 0; g < groups_.size(); g += std::size_t(groups_per_tile)) {
+      const std::size_t end = std::min(groups_.size(), g + std::size_t(groups_per_tile));
+      const std::int64_t length = add_tile(g, end);
+      longest = std::max(longest, length);
+    }
+    return longest;
+  }
+
+  std::size_t tile_count() const { return tiles_.size(); }
+  std::int64_t target_size() const { return matrix_.output_size(); }
+
+  AxisTable place(std::vector<std::byte>& bytes, const std::byte* device) const {
+    AxisTable table{};
+    table.groups = append(bytes, device, groups_);
+    table.weights = append(bytes, device, weights_);
+    table.fills = fills_.empty() ? nullptr : append(bytes, device, fills_);
+    table.tiles = append(bytes, device, tiles_);
+    table.source_size = std::int32_t(matrix_.input_size());
+    table.target_size = std::int32_t(matrix_.output_size());
+    table.groups_per_tile = groups_per_tile_;
+    return table;
+  }
+
+ private:
+  struct Row { std::int64_t begin, end; const double* weights; };
+
+  std::optional<Row> trimmed(std::int64_t j) const {
+    const double* weights = matrix_.weights().data() + j * matrix_.taps();
+    int first = 0, last = matrix_.taps();
+    while (last > 0 && float(weights[last - 1]) == 0) --last;
+    while (first < last && float(weights[first]) == 0) ++first;
+    if (first == last) return std::nullopt;
+    const std::int64_t start = matrix_.start()[std::size_t(j)];
+    return Row{start + first, start + last, weights + first};
+  }
+
+  void add_group(std::int64_t first_row) {
+    std::optional<Row> rows[kGroup];
+    std::int64_t begin = 0, end = 0;
+    for (int r = 0; r < kGroup && first_row + r < matrix_.output_size(); ++r) {
+      rows[r] = trimmed(first_row + r);
+      if (!rows[r]) continue;
+      if (begin == end) {
+        begin = rows[r]->begin;
+        end = rows[r]->end;
+      } else if (matrix_.periodic()) {
+        const std::int64_t length = rows[r]->end - rows[r]->begin;
+        rows[r]->begin = nearest_turn(rows[r]->begin, begin, matrix_.input_size());
+        rows[r]->end = rows[r]->begin + length;
+      }
+      begin = std::min(begin, rows[r]->begin);
+      end = std::max(end, rows[r]->end);
+    }
+    std::vector<float> block(std::size_t(end - begin) * kGroup, 0.f);
+    for (int r = 0; r < kGroup; ++r)
+      if (rows[r])
+        for (std::int64_t k = rows[r]->begin; k < rows[r]->end; ++k)
+          block[std::size_t(k - begin) * kGroup + std::size_t(r)] = float(rows[r]->weights[k - rows[r]->begin]);
+    begins_.push_back(begin);
+    groups_.push_back(group_of(block));
+  }
+
+  Group group_of(const std::vector<float>& block) {
+    const auto dense = [&](std::int32_t k) {
+      return std::none_of(block.begin() + k * kGroup, block.begin() + (k + 1) * kGroup, [](float weight) { return weight == 0; });
+    };
+    Group group{};
+    group.length = std::int32_t(block.size() / kGroup);
+    while (group.dense_begin < group.length && !dense(group.dense_begin)) ++group.dense_begin;
+    group.dense_end = group.dense_begin;
+    while (group.dense_end < group.length && dense(group.dense_end)) ++group.dense_end;
+    const auto [known, inserted] = blocks_.try_emplace(block, std::int32_t(weights_.size()));
+    group.weights = known->second;
+    if (inserted) {
+      weights_.resize(weights_.size() + block.size() / 4);
+      if (!block.empty()) std::memcpy(weights_.data() + group.weights, block.data(), block.size() * sizeof(float));
+    }
+    return group;
+  }
+
+  std::int64_t add_tile(std::size_t first, std::size_t last) {
+    std::vector<std::int64_t> begins;
+    std::int64_t begin = 0, end = 0;
+    for (std::size_t g = first; g < last; ++g) {
+      std::int64_t at = begins_[g];
+      if (begin != end && matrix_.periodic()) at = nearest_turn(at, begin, matrix_.input_size());
+      begins.push_back(at);
+      if (groups_[g].length == 0) continue;
+      const std::int64_t stop = at + groups_[g].length;
+      begin = begin == end ? at : std::min(begin, at);
+      end = std::max(end, stop);
+    }
+    for (std::size_t g = first; g < last; ++g) groups_[g].offset = groups_[g].length > 0 ? std::int32_t(begins[g - first] - begin) : 0;
+    const std::int64_t size = matrix_.input_size();
+    tiles_.push_back({std::int32_t((begin % size + size) % size), std::int32_t(end - begin)});
+    return end - begin;
+  }
+
+  template <class E>
+  static const E* append(std::vector<std::byte>& bytes, const std::byte* device, const std::vector<E>& entries) {
+    const std::size_t at = (bytes.size() + 15) / 16 * 16;
+    bytes.resize(at + entries.size() * sizeof(E));
+    std::memcpy(bytes.data() + at, entries.data(), entries.size() * sizeof(E));
+    return reinterpret_cast<const E*>(device + at);
+  }
+
+  const AxisMatrix& matrix_;
+  std::vector<Group> groups_;
+  std::vector<std::int64_t> begins_;
+  std::vector<float4> weights_;
+  std::map<std::vector<float>, std::int32_t> blocks_;
+  std::vector<float> fills_;
+  std::vector<Tile> tiles_;
+  int groups_per_tile_ = 1;
+};
+
+/// Cuts an axis into equal tiles, as tall as shared_bytes(longest window) <= kComfortable allows; false when not even
+/// the lowest fits.
+template <class Bytes>
+bool cut_to_fit(TableBuilder& axis, int most_groups, const Bytes& shared_bytes) {
+  const std::int64_t groups = divide_up(axis.target_size(), kGroup);
+  for (int tall = int(std::min<std::int64_t>(groups, most_groups)); tall >= 1; tall = tall > 16 ? tall - 4 : tall - 1) {
+    const int even = int(divide_up(groups, divide_up(groups, tall)));
+    if (shared_bytes(axis.cut(even)) <= (tall == 1 ? kLargest : kComfortable)) return true;
+  }
+  return false;
+}
+
+template <class Kernel>
+void allow_shared(Kernel* kernel, std::size_t bytes) {
+  VOLPIPE_CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
+}
+
+std::size_t mid_bytes(std::int64_t rows) { return std::size_t(rows) * kMidStride * sizeof(float); }
+std::int64_t odd(std::int64_t width) { return width | 1; }
+
+template <class T>
+bool filter_columns_in_tiles(DeviceContext& context, const SliceWork& work, const AxisMatrix& y, const T* input, float* output) {
+  TableBuilder builder(y, work.fill);
+  std::size_t shared = 0;
+  const auto bytes_of = [&](std::int64_t window) { return shared = std::size_t(window) * kColumns * sizeof(float); };
+  if (!cut_to_fit(builder, 64, bytes_of)) return false;
+  std::vector<std::byte> bytes;
+  builder.place(bytes, nullptr);
+  Buffer device = context.allocate(bytes.size());
+  bytes.clear();
+  const AxisTable table = builder.place(bytes, static_cast<const std::byte*>(device.data()));
+  copy_to_device(context, device.data(), bytes.data(), bytes.size());
+
+  const unsigned tiles = unsigned(builder.tile_count());
+  const dim3 grid(unsigned(divide_up(work.columns, kColumns) * tiles), unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
+  allow_shared(filter_y<T>, shared);
+  filter_y<T><<<grid, kThreads, shared, stream_of(context)>>>(table, tiles, work.columns, work.slices, input, output);
+  VOLPIPE_CHECK_CUDA(cudaGetLastError());
+  return true;
+}
+
+template <class T>
+bool filter_planes_in_tiles(DeviceContext& context, const SliceWork& work, const AxisMatrix& y, const T* input, float* output) {
+  TableBuilder x_builder(*work.x, work.fill), y_builder(y, work.fill);
+  const std::int64_t stride = odd(x_builder.cut(kColumns / kGroup));
+  const std::size_t chunk_bytes = std::size_t(kChunk * stride) * sizeof(float);
+  std::size_t shared = 0;
+  std::int64_t mid_rows = 0;
+  const auto bytes_of = [&](std::int64_t window) {
+    mid_rows = window;
+    return shared = mid_bytes(window) + chunk_bytes;
+  };
+  if (!cut_to_fit(y_builder, 32, bytes_of)) return false;
+  std::vector<std::byte> bytes;
+  x_builder.place(bytes, nullptr);
+  y_builder.place(bytes, nullptr);
+  Buffer device = context.allocate(bytes.size());
+  bytes.clear();
+  const AxisTable x_table = x_builder.place(bytes, static_cast<const std::byte*>(device.data()));
+  const AxisTable y_table = y_builder.place(bytes, static_cast<const std::byte*>(device.data()));
+  copy_to_device(context, device.data(), bytes.data(), bytes.size());
+
+  const unsigned tiles_x = unsigned(x_builder.tile_count());
+  const dim3 grid(tiles_x * unsigned(y_builder.tile_count()), unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
+  allow_shared(filter_xy<T>, shared);
+  filter_xy<T><<<grid, kThreads, shared, stream_of(context)>>>(x_table, y_table, tiles_x, int(stride), int(mid_rows), work.slices, input, output);
+  VOLPIPE_CHECK_CUDA(cudaGetLastError());
+  return true;
+}
+
+template <class T>
+bool filter_in_tiles(DeviceContext& context, const SliceWork& work, const T* input, float* output) {
+  const AxisMatrix unchanged = work.y ? AxisMatrix() : AxisMatrix::identity(work.rows);
+  const AxisMatrix& y = work.y ? *work.y : unchanged;
+  return work.x ? filter_planes_in_tiles(context, work, y, input, output) : filter_columns_in_tiles(context, work, y, input, output);
+}
+
+}  // namespace
+
+void filter_slices(DeviceContext& context, const SliceWork& work, const void* input, void* output) {
+  visit(work.input_type, [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    const T* source = static_cast<const T*>(input);
+    if (work.output_type == DataType::float64) return filter_any(context, work, source, static_cast<double*>(output));
+    if (!filter_in_tiles(context, work, source, static_cast<float*>(output))) filter_any(context, work, source, static_cast<float*>(output));
+  });
+}
+
+}  // namespace volpipe::cuda

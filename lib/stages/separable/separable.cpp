@@ -1,0 +1,246 @@
+#include "stages/separable/separable.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "stages/separable/executors.h"
+#include "volume/error.h"
+
+namespace volpipe {
+
+namespace {
+
+/// What each source axis goes through, and the sizes after it.
+struct SourceOrder {
+  std::array<const AxisMatrix*, 3> matrices;
+  Index3 output_size;
+};
+
+SourceOrder in_source_order(const GridMap& map) {
+  SourceOrder order;
+  for (int axis = 0; axis < 3; ++axis) {
+    const auto source = std::size_t(map.source_axis[std::size_t(axis)]);
+    order.matrices[source] = &map.matrices[std::size_t(axis)];
+    order.output_size[source] = map.matrices[std::size_t(axis)].output_size();
+  }
+  return order;
+}
+
+std::int64_t product(const Index3& size) { return size[0] * size[1] * size[2]; }
+
+bool permutes(const GridMap& map) { return map.source_axis != std::array<int, 3>{0, 1, 2}; }
+
+bool copies_voxels(const VolumeInfo& input, const GridMap& map) { return map.copies() && map.output.dtype == input.dtype; }
+
+/// The filter of a permuting map keeps the source's axis order; the copy goes where it moves fewer bytes.
+bool permutes_first(const VolumeInfo& input, const GridMap& map) { return permutes(map) && input.bytes() <= map.output.bytes(); }
+
+/// Whether x and y come before z: the order with the smaller volume in between.
+bool planes_first(const Index3& size, const Index3& output_size) {
+  const double planes = double(output_size[0]) * double(output_size[1]) / (double(size[0]) * double(size[1]));
+  return planes <= double(output_size[2]) / double(size[2]);
+}
+
+bool linear_at_most(const std::array<const AxisMatrix*, 3>& matrices) {
+  return std::all_of(matrices.begin(), matrices.end(), [](const AxisMatrix* matrix) { return matrix->taps() <= 2; });
+}
+
+std::uint64_t bits_of(double value, DataType type) {
+  return visit(type, [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    T voxel;
+    if constexpr (std::is_integral_v<T>) {
+      const double rounded = std::isnan(value) ? 0.0 : std::round(value);
+      voxel = T(std::clamp(rounded, double(std::numeric_limits<T>::min()), double(std::numeric_limits<T>::max())));
+    } else {
+      voxel = T(value);
+    }
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &voxel, sizeof voxel);
+    return bits;
+  });
+}
+
+std::vector<std::int32_t> index_table(const AxisMatrix& matrix) {
+  std::vector<std::int32_t> table;
+  for (std::int64_t j = 0; j < matrix.output_size(); ++j) {
+    const AxisMatrix::Row row = matrix.row(j);
+    table.push_back(row.empty() ? -1 : std::int32_t(row.front().index));
+  }
+  return table;
+}
+
+CopyWork copy_work(const VolumeInfo& input, const GridMap& map, double fill_value) {
+  CopyWork work;
+  work.source_size = input.geometry.size();
+  work.source_axis = map.source_axis;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    work.target_size[axis] = map.matrices[axis].output_size();
+    work.index[axis] = index_table(map.matrices[axis]);
+  }
+  work.components = input.components;
+  work.element_bytes = int(size_of(input.dtype));
+  work.fill_bits = bits_of(fill_value, input.dtype);
+  return work;
+}
+
+/// Moves the axes of a volume of `size` alone.
+Buffer permute_axes(DeviceContext& context, const void* input, const Index3& size, const std::array<int, 3>& source_axis,
+                    std::int64_t components, DataType dtype) {
+  CopyWork work;
+  work.source_size = size;
+  work.source_axis = source_axis;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    work.target_size[axis] = size[std::size_t(source_axis[axis])];
+    work.index[axis] = index_table(AxisMatrix::identity(work.target_size[axis]));
+  }
+  work.components = components;
+  work.element_bytes = int(size_of(dtype));
+  Buffer output = context.allocate(std::size_t(product(size) * components) * size_of(dtype));
+  run_on(context, cpu::copy_voxels, cuda::copy_voxels, work, input, output.data());
+  return output;
+}
+
+/// A computing map without a change of axes.
+struct FilterWork {
+  Index3 size;
+  std::array<const AxisMatrix*, 3> matrices;
+  std::int64_t components;
+  DataType input_type, output_type;
+  double fill;
+
+  Index3 output_size() const { return {matrices[0]->output_size(), matrices[1]->output_size(), matrices[2]->output_size()}; }
+};
+
+const AxisMatrix* unless_identity(const AxisMatrix* matrix) { return matrix->is_identity() ? nullptr : matrix; }
+
+void run_planes(DeviceContext& context, const FilterWork& work, std::int64_t slices, DataType input_type, const void* input, void* output) {
+  const SliceWork planes{.columns = work.size[0], .rows = work.size[1], .slices = slices, .x = unless_identity(work.matrices[0]),
+                         .y = unless_identity(work.matrices[1]), .input_type = input_type, .output_type = work.output_type,
+                         .fill = work.fill};
+  run_on(context, cpu::filter_slices, cuda::filter_slices, planes, input, output);
+}
+
+void run_z(DeviceContext& context, const FilterWork& work, std::int64_t plane, DataType input_type, const void* input, void* output) {
+  const SliceWork along_z{.columns = plane, .rows = work.size[2], .slices = work.components, .x = nullptr, .y = work.matrices[2],
+                          .input_type = input_type, .output_type = work.output_type, .fill = work.fill};
+  run_on(context, cpu::filter_slices, cuda::filter_slices, along_z, input, output);
+}
+
+bool planes_needed(const FilterWork& work) {
+  return unless_identity(work.matrices[0]) || unless_identity(work.matrices[1]) || !unless_identity(work.matrices[2]);
+}
+
+bool runs_in_one_pass(const FilterWork& work, bool on_cuda) {
+  if (on_cuda && work.output_type == DataType::float32 && linear_at_most(work.matrices)) return true;
+  return !planes_needed(work) || !unless_identity(work.matrices[2]);
+}
+
+std::size_t between_bytes(const FilterWork& work) {
+  const Index3 out = work.output_size();
+  const std::int64_t voxels = planes_first(work.size, out) ? out[0] * out[1] * work.size[2] : work.size[0] * work.size[1] * out[2];
+  return std::size_t(voxels * work.components) * size_of(work.output_type);
+}
+
+void run_filter(DeviceContext& context, const FilterWork& work, const void* input, void* output) {
+  const bool on_cuda = context.device().is_cuda();
+  const Index3 out = work.output_size();
+  if (runs_in_one_pass(work, on_cuda)) {
+    if (on_cuda && work.output_type == DataType::float32 && linear_at_most(work.matrices))
+      return cuda::filter_linear(context, {work.size, work.matrices, work.components, work.input_type, work.fill}, input, output);
+    if (planes_needed(work)) return run_planes(context, work, work.size[2] * work.components, work.input_type, input, output);
+    return run_z(context, work, work.size[0] * work.size[1], work.input_type, input, output);
+  }
+  Buffer between = context.allocate(between_bytes(work));
+  if (planes_first(work.size, out)) {
+    run_planes(context, work, work.size[2] * work.components, work.input_type, input, between.data());
+    run_z(context, work, out[0] * out[1], work.output_type, between.data(), output);
+  } else {
+    run_z(context, work, work.size[0] * work.size[1], work.input_type, input, between.data());
+    run_planes(context, work, out[2] * work.components, work.output_type, between.data(), output);
+  }
+}
+
+FilterWork filter_work(const VolumeInfo& input, const GridMap& map, double fill_value) {
+  const SourceOrder order = in_source_order(map);
+  FilterWork work{input.geometry.size(), order.matrices, input.components, input.dtype, map.output.dtype, fill_value};
+  if (permutes_first(input, map))
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      work.size[axis] = map.matrices[axis].input_size();
+      work.matrices[axis] = &map.matrices[axis];
+    }
+  return work;
+}
+
+void check_fits(const VolumeInfo& input, const GridMap& map) {
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const std::int64_t expected = input.geometry.size()[std::size_t(map.source_axis[axis])];
+    if (map.matrices[axis].input_size() != expected || map.matrices[axis].output_size() != map.output.geometry.size()[axis])
+      throw Error(ErrorCode::internal, "a grid map was applied to a volume of another size");
+    if (std::max(expected, map.matrices[axis].output_size()) > std::numeric_limits<std::int32_t>::max())
+      throw Error(ErrorCode::unsupported, "an axis has more than 2147483647 voxels: split the volume along it");
+  }
+  if (!copies_voxels(input, map) && !is_floating(map.output.dtype))
+    throw Error(ErrorCode::internal, "a computing map gives float32 or float64, not " + std::string(to_string(map.output.dtype)));
+}
+
+/// Whether a voxel type holds the fill value as it is.
+bool keeps_fill(const GridMap& map) {
+  if (!map.uses_fill() || map.fill.minimum) return true;
+  const double fill = map.fill.value;
+  return visit(map.output.dtype, [&]<class Tag>(Tag) {
+    typename Tag::type voxel;
+    const std::uint64_t bits = bits_of(fill, map.output.dtype);
+    std::memcpy(&voxel, &bits, sizeof voxel);
+    return double(voxel) == fill;
+  });
+}
+
+}  // namespace
+
+std::optional<GridMap> compose(const GridMap& second, const GridMap& first) {
+  if (!second.copies() && !first.copies()) return std::nullopt;
+  if (first.copies() && !second.copies() && !keeps_fill(first)) return std::nullopt;
+  const bool both_fill = second.uses_fill() && first.uses_fill();
+  if (both_fill && second.fill != first.fill) return std::nullopt;
+  if (second.uses_fill() && second.fill.minimum) return std::nullopt;
+  GridMap result{second.output, {}, {}, second.uses_fill() ? second.fill : first.fill};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const auto through = std::size_t(second.source_axis[axis]);
+    result.source_axis[axis] = first.source_axis[through];
+    auto matrix = AxisMatrix::compose(second.matrices[axis], first.matrices[through]);
+    if (!matrix) return std::nullopt;
+    result.matrices[axis] = std::move(*matrix);
+  }
+  return result;
+}
+
+Volume apply_map(DeviceContext& context, const Volume& input, const GridMap& map, double fill_value) {
+  check_fits(input.info(), map);
+  if (copies_voxels(input.info(), map)) {
+    Volume output(map.output, context.allocate(map.output.bytes()));
+    run_on(context, cpu::copy_voxels, cuda::copy_voxels, copy_work(input.info(), map, fill_value), input.data(), output.data());
+    return output;
+  }
+  const FilterWork work = filter_work(input.info(), map, fill_value);
+  const bool permuted_first = permutes_first(input.info(), map);
+  const Buffer permuted = permuted_first ? permute_axes(context, input.data(), input.geometry().size(), map.source_axis, work.components, work.input_type) : Buffer();
+  Buffer filtered = context.allocate(map.output.bytes());
+  run_filter(context, work, permuted_first ? permuted.data() : input.data(), filtered.data());
+  if (permuted_first || !permutes(map)) return Volume(map.output, std::move(filtered));
+  return Volume(map.output, permute_axes(context, filtered.data(), work.output_size(), map.source_axis, work.components, work.output_type));
+}
+
+std::size_t scratch_bytes(const VolumeInfo& input, const GridMap& map) {
+  if (copies_voxels(input, map)) return 0;
+  const FilterWork work = filter_work(input, map, 0);
+  const std::size_t between = runs_in_one_pass(work, false) ? 0 : between_bytes(work);
+  if (!permutes(map)) return between;
+  return between + (permutes_first(input, map) ? input.bytes() : map.output.bytes());
+}
+
+}  // namespace volpipe
