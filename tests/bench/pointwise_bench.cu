@@ -90,7 +90,8 @@ class Bench {
     return median(times);
   }
   void report(const std::string& name, double goal_ms, double bytes, double ms) {
-    if (goal_ms > 0) std::printf("%-46s %9.4f %9.3f %7.2f %10.0f\n", name.c_str(), ms, goal_ms, ms / goal_ms, bytes / ms * 1e-6);
+    if (goal_ms > 0)
+      std::printf("%-46s %9.4f %9.3f %7.2f %10.0f\n", name.c_str(), ms, goal_ms, ms / goal_ms, bytes / ms * 1e-6);
     else std::printf("%-46s %9.4f %9s %7s %10.0f\n", name.c_str(), ms, "", "", bytes / ms * 1e-6);
     std::fflush(stdout);
   }
@@ -101,7 +102,10 @@ class Bench {
 Program sixteen_instructions() {
   Program program;
   for (int i = 0; i < 4; ++i)
-    program.add(Op::add, 0.5).add(Op::multiply, 1.0009765625).add(Op::clamp, -100 + i, 100 - i).add(Op::fma, 0.9990234375, -0.25);
+    program.add(Op::add, 0.5)
+        .add(Op::multiply, 1.0009765625)
+        .add(Op::clamp, -100 + i, 100 - i)
+        .add(Op::fma, 0.9990234375, -0.25);
   return program;
 }
 
@@ -127,8 +131,8 @@ Program with_registers() {
 
 void run_all(DeviceContext& context) {
   constexpr double kBytes = 4.0 * kCount;
-  Buffer input = context.allocate(4 * kCount), output = context.allocate(4 * kCount), head = context.allocate(4 * kCount),
-         shorts = context.allocate(2 * kCount);
+  Buffer input = context.allocate(4 * kCount), output = context.allocate(4 * kCount),
+         head = context.allocate(4 * kCount), shorts = context.allocate(2 * kCount);
   auto* normal = static_cast<float*>(input.data());
   cuda::for_each(context, kCount, FillNormal{normal});
   cuda::for_each(context, kCount, FillHead{normal, static_cast<float*>(head.data())});
@@ -146,7 +150,8 @@ void run_all(DeviceContext& context) {
 
   Bench bench(context);
   bench.queued("device copy", 0.262, 2 * kBytes, [&] {
-    VOLPIPE_CHECK_CUDA(cudaMemcpyAsync(output.data(), input.data(), 4 * kCount, cudaMemcpyDeviceToDevice, cuda::stream_of(context)));
+    VOLPIPE_CHECK_CUDA(
+        cudaMemcpyAsync(output.data(), input.data(), 4 * kCount, cudaMemcpyDeviceToDevice, cuda::stream_of(context)));
   });
   const Program sixteen = sixteen_instructions(), registers = with_registers();
   Program clip_scale;
@@ -158,7 +163,8 @@ void run_all(DeviceContext& context) {
   bench.queued("threshold with registers", 0.28, 2 * kBytes, [&] { apply(registers, floats, DataType::float32); });
   bench.queued("4 exp", 0, 2 * kBytes, [&] { apply(four_instructions(Op::exp, 0), floats, DataType::float32); });
   bench.queued("4 power", 0, 2 * kBytes, [&] { apply(four_instructions(Op::power, 0.7), floats, DataType::float32); });
-  bench.queued("4 divide", 0, 2 * kBytes, [&] { apply(four_instructions(Op::divide, 1.1), floats, DataType::float32); });
+  bench.queued("4 divide", 0, 2 * kBytes,
+               [&] { apply(four_instructions(Op::divide, 1.1), floats, DataType::float32); });
   bench.waited("float32 to int16, counted", 0, 1.5 * kBytes, [&] { apply(clip_scale, floats, DataType::int16); });
   bench.waited("float32 to uint8, counted", 0, 1.25 * kBytes, [&] { apply(clip_scale, floats, DataType::uint8); });
 
@@ -168,22 +174,29 @@ void run_all(DeviceContext& context) {
     compute_moments(context, {heads, &identity, kCount, {Selection::Kind::nonzero}});
   });
   bench.waited("moments, int16", 0, kBytes / 2, [&] { compute_moments(context, {integers, &identity, kCount}); });
-  bench.waited("z-score (moments, apply)", 0.45, 3 * kBytes, [&] {
-    apply(standardised(compute_moments(context, values)), floats, DataType::float32);
-  });
+  bench.waited("z-score (moments, apply)", 0.45, 3 * kBytes,
+               [&] { apply(standardised(compute_moments(context, values)), floats, DataType::float32); });
 
   const std::vector<double> two{1, 99}, eleven{0, 1, 10, 20, 30, 40, 50, 60, 70, 99, 100};
   bench.waited("percentiles 1 and 99, normal", 0.45, kBytes, [&] { compute_percentiles(context, values, two); });
-  bench.waited("percentiles 1 and 99, head", 0.45, kBytes, [&] { compute_percentiles(context, {heads, &identity, kCount}, two); });
+  bench.waited("percentiles 1 and 99, head", 0.45, kBytes, [&] {
+    compute_percentiles(context, {heads, &identity, kCount}, two);
+  });
   bench.waited("percentiles 1 and 99, nonzero of a head", 0, kBytes, [&] {
     compute_percentiles(context, {heads, &identity, kCount, {Selection::Kind::nonzero}}, two);
   });
-  bench.waited("percentiles 1 and 99, int16", 0.45, kBytes / 2, [&] { compute_percentiles(context, {integers, &identity, kCount}, two); });
-  bench.waited("percentiles 1 and 99 of 16 instructions", 0, kBytes, [&] { compute_percentiles(context, {floats, &sixteen, kCount}, two); });
+  bench.waited("percentiles 1 and 99, int16", 0.45, kBytes / 2, [&] {
+    compute_percentiles(context, {integers, &identity, kCount}, two);
+  });
+  bench.waited("percentiles 1 and 99 of 16 instructions", 0, kBytes, [&] {
+    compute_percentiles(context, {floats, &sixteen, kCount}, two);
+  });
   bench.waited("11 percentiles, normal", 0, kBytes, [&] { compute_percentiles(context, values, eleven); });
 
   bench.waited("histogram 256, normal", 0.2, kBytes, [&] { compute_histogram(context, values, -5, 5, 256); });
-  bench.waited("histogram 256, head", 0.2, kBytes, [&] { compute_histogram(context, {heads, &identity, kCount}, 0, 1000, 256); });
+  bench.waited("histogram 256, head", 0.2, kBytes, [&] {
+    compute_histogram(context, {heads, &identity, kCount}, 0, 1000, 256);
+  });
   bench.waited("histogram 4096, normal", 0, kBytes, [&] { compute_histogram(context, values, -5, 5, 4096); });
   bench.waited("otsu, head", 0, 2 * kBytes, [&] { otsu_threshold(context, {heads, &identity, kCount}); });
 }

@@ -17,7 +17,8 @@ class PointwiseGpu : public testing::Test {
   }
 
   /// Both devices run the program; float32 must agree to the bit, float64 to 4 ulp.
-  void expect_same(const Program& program, const std::vector<Row>& inputs, DataType type, Precision precision, std::int64_t offset = 0) {
+  void expect_same(const Program& program, const std::vector<Row>& inputs, DataType type, Precision precision,
+                   std::int64_t offset = 0) {
     const ProgramResult expected = run_rows(*cpu_, program, inputs, type, precision);
     const ProgramResult found = run_rows(*cuda_, program, inputs, type, precision, offset);
     EXPECT_TRUE(found.guards_intact);
@@ -29,7 +30,8 @@ class PointwiseGpu : public testing::Test {
                                                         : ulps(float(found.voxels.at(i)), float(expected.voxels.at(i)));
       if (distance > tolerance || (!is_floating(type) && found.voxels.at(i) != expected.voxels.at(i))) {
         ADD_FAILURE() << "voxel " << i << " of " << found.voxels.count << ": " << found.voxels.at(i) << ", on the CPU "
-                      << expected.voxels.at(i) << ", from " << inputs[0].at(i) << "; " << distance << " ulp\n" << program.listing();
+                      << expected.voxels.at(i) << ", from " << inputs[0].at(i) << "; " << distance << " ulp\n"
+                      << program.listing();
         ++shown;
       }
     }
@@ -59,7 +61,8 @@ TEST_F(PointwiseGpu, EveryPairOfTypesAgrees) {
     for (const DataType to : kAllTypes)
       for (const std::int64_t size : kSizes) {
         SCOPED_TRACE(std::string(to_string(from)) + " to " + std::string(to_string(to)) + ", " + std::to_string(size));
-        expect_same(Program().add(Op::multiply, 1.75), {random_row(from, size, 3, true)}, to, Precision::single, size % 2 ? 0 : 1);
+        expect_same(Program().add(Op::multiply, 1.75), {random_row(from, size, 3, true)}, to, Precision::single,
+                    size % 2 ? 0 : 1);
       }
 }
 
@@ -75,9 +78,11 @@ TEST_F(PointwiseGpu, ComponentsAtAnyAddressAgree) {
 TEST_F(PointwiseGpu, RandomProgramsAgree) {
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE(seed);
-    const std::vector<Row> inputs{random_row(DataType::float32, 4099, seed, true), random_row(DataType::int16, 4099, seed + 1),
+    const std::vector<Row> inputs{random_row(DataType::float32, 4099, seed, true),
+                                  random_row(DataType::int16, 4099, seed + 1),
                                   random_row(DataType::uint8, 4099, seed + 2)};
-    expect_same(random_program(seed, int(seed % 60) + 1, 3), inputs, seed % 3 ? DataType::float32 : DataType::int16, Precision::single);
+    expect_same(random_program(seed, int(seed % 60) + 1, 3), inputs, seed % 3 ? DataType::float32 : DataType::int16,
+                Precision::single);
   }
 }
 
@@ -109,33 +114,39 @@ struct StatisticsCase {
 
 std::vector<StatisticsCase> statistics_cases() {
   std::vector<StatisticsCase> cases;
-  const auto add = [&](std::string name, Row values, Program program = {}, Selection::Kind selection = Selection::Kind::all,
-                       Precision precision = Precision::single) {
-    cases.push_back({std::move(name), values, random_row(DataType::uint8, values.count, 9), std::move(program), selection, precision});
+  const auto add = [&](std::string name, Row values, Program program = {},
+                       Selection::Kind selection = Selection::Kind::all, Precision precision = Precision::single) {
+    cases.push_back({std::move(name), values, random_row(DataType::uint8, values.count, 9), std::move(program),
+                     selection, precision});
   };
   for (const DataType type : kAllTypes) {
-    for (const std::int64_t size : kSizes) add(std::string(to_string(type)) + " " + std::to_string(size), random_row(type, size, 6, true));
+    for (const std::int64_t size : kSizes)
+      add(std::string(to_string(type)) + " " + std::to_string(size), random_row(type, size, 6, true));
     add(std::string(to_string(type)) + ", 3000017", random_row(type, 3000017, 7));
   }
-  add("float64 in double", random_row(DataType::float64, 3000017, 7, true), {}, Selection::Kind::all, Precision::double_);
+  add("float64 in double", random_row(DataType::float64, 3000017, 7, true), {}, Selection::Kind::all,
+      Precision::double_);
   add("wild", random_row(DataType::float32, 3000017, 8, true));
   for (const auto selection : {Selection::Kind::nonzero, Selection::Kind::above, Selection::Kind::mask}) {
     add("selected " + std::to_string(int(selection)), random_row(DataType::float32, 3000017, 9), {}, selection);
     add("selected int16 " + std::to_string(int(selection)), random_row(DataType::int16, 70001, 9), {}, selection);
   }
   add("program", random_row(DataType::float32, 3000017, 10), Program().add(Op::multiply, 3).add(Op::exp));
-  add("registers", random_row(DataType::int16, 3000017, 10), Program().store(Operand::r0).add(Op::abs).add(Op::add, Operand::r0));
+  add("registers", random_row(DataType::int16, 3000017, 10),
+      Program().store(Operand::r0).add(Op::abs).add(Op::add, Operand::r0));
   add("constant", Row(std::vector<float>(3000017, 3.25f)));
   add("constant, far from 0", Row(std::vector<float>(3000017, 1e6f + 0.5f)));
   Row background = random_row(DataType::float32, 3000017, 11);
   for (std::int64_t i = 0; i < background.count; ++i)
-    background.as<float>()[i] = background.as<float>()[i] < 0.3f ? 0 : std::round(400 + 100 * background.as<float>()[i]);
+    background.as<float>()[i] =
+        background.as<float>()[i] < 0.3f ? 0 : std::round(400 + 100 * background.as<float>()[i]);
   add("background of zeros", background);
   add("nonzero of it", background, {}, Selection::Kind::nonzero);
   add("none above", Row(std::vector<float>(3000017, 0.25f)), {}, Selection::Kind::above);
   add("all NaN", Row(std::vector<float>(3000017, std::nanf(""))));
   Row narrow = random_row(DataType::float32, 3000017, 12);
-  for (std::int64_t i = 0; i < narrow.count; ++i) narrow.as<float>()[i] = 1024 + std::round(100 * narrow.as<float>()[i]);
+  for (std::int64_t i = 0; i < narrow.count; ++i)
+    narrow.as<float>()[i] = 1024 + std::round(100 * narrow.as<float>()[i]);
   add("one exponent", narrow);
   Row sorted = random_row(DataType::float32, 3000017, 13);
   std::sort(sorted.as<float>(), sorted.as<float>() + sorted.count);
@@ -150,7 +161,9 @@ std::vector<StatisticsCase> statistics_cases() {
 TEST_F(PointwiseGpu, MomentsAgreeToTheBit) {
   for (const StatisticsCase& c : statistics_cases()) {
     SCOPED_TRACE(c.name);
-    const auto compute = [](DeviceContext& context, const SampledValues& values) { return compute_moments(context, values); };
+    const auto compute = [](DeviceContext& context, const SampledValues& values) {
+      return compute_moments(context, values);
+    };
     const Moments expected = c.on(*cpu_, compute), found = c.on(*cuda_, compute);
     EXPECT_EQ(found.count, expected.count);
     EXPECT_EQ(found.non_finite, expected.non_finite);
@@ -166,10 +179,13 @@ TEST_F(PointwiseGpu, PercentilesAreIdentical) {
   for (const StatisticsCase& c : statistics_cases())
     for (const auto& percents : {few, many, one}) {
       SCOPED_TRACE(c.name + ", " + std::to_string(percents.size()));
-      const auto compute = [&](DeviceContext& context, const SampledValues& values) { return compute_percentiles(context, values, percents); };
+      const auto compute = [&](DeviceContext& context, const SampledValues& values) {
+        return compute_percentiles(context, values, percents);
+      };
       const auto expected = c.on(*cpu_, compute), found = c.on(*cuda_, compute);
       for (std::size_t i = 0; i < percents.size(); ++i)
-        EXPECT_EQ(ulps(found[i], expected[i]), 0) << percents[i] << " %: " << found[i] << ", on the CPU " << expected[i];
+        EXPECT_EQ(ulps(found[i], expected[i]), 0)
+            << percents[i] << " %: " << found[i] << ", on the CPU " << expected[i];
     }
 }
 
@@ -177,17 +193,28 @@ TEST_F(PointwiseGpu, HistogramsAndOtsuAreIdentical) {
   for (const StatisticsCase& c : statistics_cases()) {
     SCOPED_TRACE(c.name);
     for (const int bins : {1, 7, 256, 20000}) {
-      const auto compute = [&](DeviceContext& context, const SampledValues& values) { return compute_histogram(context, values, -2.5, 300, bins); };
+      const auto compute = [&](DeviceContext& context, const SampledValues& values) {
+        return compute_histogram(context, values, -2.5, 300, bins);
+      };
       EXPECT_EQ(c.on(*cuda_, compute), c.on(*cpu_, compute)) << bins;
     }
-    const auto otsu = [](DeviceContext& context, const SampledValues& values) { return otsu_threshold(context, values); };
+    const auto otsu = [](DeviceContext& context, const SampledValues& values) {
+      return otsu_threshold(context, values);
+    };
     EXPECT_EQ(ulps(c.on(*cuda_, otsu), c.on(*cpu_, otsu)), 0);
   }
 }
 
 TEST_F(PointwiseGpu, RunsAreRepeatable) {
-  const StatisticsCase c{"", random_row(DataType::float32, 3000017, 14), Row(DataType::uint8, 1), {}, Selection::Kind::all, Precision::single};
-  const auto compute = [](DeviceContext& context, const SampledValues& values) { return compute_moments(context, values); };
+  const StatisticsCase c{"",
+                         random_row(DataType::float32, 3000017, 14),
+                         Row(DataType::uint8, 1),
+                         {},
+                         Selection::Kind::all,
+                         Precision::single};
+  const auto compute = [](DeviceContext& context, const SampledValues& values) {
+    return compute_moments(context, values);
+  };
   const Moments first = c.on(*cuda_, compute);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(c.on(*cuda_, compute), first);
 }
@@ -196,8 +223,6 @@ TEST_F(PointwiseGpu, CountsAbove2To31AreExact) {
   const std::int64_t count = (std::int64_t(1) << 31) + 5;
   if (cuda_->free_memory() < std::size_t(count) * 2) GTEST_SKIP() << "needs 4 GB of device memory";
   Buffer buffer = cuda_->allocate(std::size_t(count));
-  const Row one(std::vector<std::uint8_t>{7});
-  DeviceRow source(*cuda_, one);
   const ProgramInput input{buffer.data(), DataType::uint8};
   const Program constant = Program().add(Op::set, 7);
   run_program(*cuda_, constant, {&input, 1}, buffer.data(), DataType::uint8, count, Precision::single);

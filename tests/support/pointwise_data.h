@@ -14,7 +14,7 @@
 
 namespace volpipe::testing_support {
 
-inline constexpr DataType kAllTypes[] = {DataType::uint8, DataType::int8, DataType::uint16, DataType::int16,
+inline constexpr DataType kAllTypes[] = {DataType::uint8,  DataType::int8,  DataType::uint16,  DataType::int16,
                                          DataType::uint32, DataType::int32, DataType::float32, DataType::float64};
 
 inline std::vector<Op> all_arithmetic_ops() {
@@ -34,8 +34,14 @@ struct Row {
   explicit Row(const std::vector<T>& values) : Row(data_type_of<T>(), std::int64_t(values.size())) {
     std::memcpy(bytes.data(), values.data(), bytes.size());
   }
-  template <class T> const T* as() const { return reinterpret_cast<const T*>(bytes.data()); }
-  template <class T> T* as() { return reinterpret_cast<T*>(bytes.data()); }
+  template <class T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(bytes.data());
+  }
+  template <class T>
+  T* as() {
+    return reinterpret_cast<T*>(bytes.data());
+  }
   double at(std::int64_t i) const {
     return visit(dtype, [&](auto tag) { return double(as<typename decltype(tag)::type>()[i]); });
   }
@@ -44,11 +50,66 @@ struct Row {
 
 inline const std::vector<double>& special_values() {
   static const double inf = std::numeric_limits<double>::infinity();
-  static const std::vector<double> values = {
-      0.0, -0.0, 0.25, -0.25, 0.5, -0.5, 0.49999997, -0.49999997, 1, -1, 1.5, -1.5, 2, -2, 2.5, -2.5, 3, -3, 8388609, -8388609,
-      16777217, 0.1, -0.1, 10, 87.5, -87.5, 88.8, 89, -103.9, -104.5, 709.7, -745, 1e-38, -1e-38, 1e-40, -1e-40, 1.4e-45, 1e-300,
-      1e30, -1e30, 3.4e38, 1e300, 127.5, 128, 254.5, 255.5, 256, -128.5, -129, 32767.5, 65535.5, 2147483647, 2147483648.0,
-      4294967295.0, 4294967296.0, -2147483648.0, -2147483649.0, inf, -inf, std::numeric_limits<double>::quiet_NaN()};
+  static const std::vector<double> values = {0.0,
+                                             -0.0,
+                                             0.25,
+                                             -0.25,
+                                             0.5,
+                                             -0.5,
+                                             0.49999997,
+                                             -0.49999997,
+                                             1,
+                                             -1,
+                                             1.5,
+                                             -1.5,
+                                             2,
+                                             -2,
+                                             2.5,
+                                             -2.5,
+                                             3,
+                                             -3,
+                                             8388609,
+                                             -8388609,
+                                             16777217,
+                                             0.1,
+                                             -0.1,
+                                             10,
+                                             87.5,
+                                             -87.5,
+                                             88.8,
+                                             89,
+                                             -103.9,
+                                             -104.5,
+                                             709.7,
+                                             -745,
+                                             1e-38,
+                                             -1e-38,
+                                             1e-40,
+                                             -1e-40,
+                                             1.4e-45,
+                                             1e-300,
+                                             1e30,
+                                             -1e30,
+                                             3.4e38,
+                                             1e300,
+                                             127.5,
+                                             128,
+                                             254.5,
+                                             255.5,
+                                             256,
+                                             -128.5,
+                                             -129,
+                                             32767.5,
+                                             65535.5,
+                                             2147483647,
+                                             2147483648.0,
+                                             4294967295.0,
+                                             4294967296.0,
+                                             -2147483648.0,
+                                             -2147483649.0,
+                                             inf,
+                                             -inf,
+                                             std::numeric_limits<double>::quiet_NaN()};
   return values;
 }
 
@@ -65,7 +126,9 @@ inline Row random_row(DataType type, std::int64_t count, std::uint64_t seed, boo
       } else {
         const auto& special = special_values();
         const double plain = normal(random);
-        row.as<T>()[i] = !wild ? T(plain) : random() % 4 == 0 ? T(special[random() % special.size()]) : T(plain * std::exp2(double(random() % 40) - 20));
+        row.as<T>()[i] = !wild               ? T(plain)
+                         : random() % 4 == 0 ? T(special[random() % special.size()])
+                                             : T(plain * std::exp2(double(random() % 40) - 20));
       }
     }
   });
@@ -75,10 +138,12 @@ inline Row random_row(DataType type, std::int64_t count, std::uint64_t seed, boo
 /// A host row on a context's device, `offset` voxels into its buffer as a component may be.
 class DeviceRow {
  public:
-  DeviceRow(DeviceContext& context, const Row& row, std::int64_t offset = 0) : context_(context), dtype_(row.dtype), offset_(offset) {
+  DeviceRow(DeviceContext& context, const Row& row, std::int64_t offset = 0)
+      : context_(context), dtype_(row.dtype), offset_(offset) {
     Volume host(info(row.count + offset), Buffer::host(row.bytes.size() + std::size_t(offset) * size_of(dtype_)));
     std::memset(host.data(), 0xab, std::size_t(offset) * size_of(dtype_));
-    std::memcpy(static_cast<std::byte*>(host.data()) + std::size_t(offset) * size_of(dtype_), row.bytes.data(), row.bytes.size());
+    std::memcpy(static_cast<std::byte*>(host.data()) + std::size_t(offset) * size_of(dtype_), row.bytes.data(),
+                row.bytes.size());
     volume_.emplace(context.to_device(std::move(host)));
   }
 
@@ -113,8 +178,8 @@ struct ProgramResult {
 };
 
 /// Runs a program on rows of one length into a poisoned output between guards.
-inline ProgramResult run_rows(DeviceContext& context, const Program& program, const std::vector<Row>& inputs, DataType type,
-                              Precision precision = Precision::single, std::int64_t offset = 0) {
+inline ProgramResult run_rows(DeviceContext& context, const Program& program, const std::vector<Row>& inputs,
+                              DataType type, Precision precision = Precision::single, std::int64_t offset = 0) {
   constexpr std::int64_t kGuard = 16;
   const std::int64_t count = inputs[0].count;
   std::vector<DeviceRow> rows;
@@ -154,7 +219,9 @@ inline Program random_program(std::uint64_t seed, int length, int inputs) {
   const auto ops = all_arithmetic_ops();
   const auto& special = special_values();
   const auto operand = [&] { return random() % 3 == 0 ? Operand(1 + random() % 4) : Operand::immediate; };
-  const auto constant = [&] { return random() % 2 ? special[random() % special.size()] : double(std::int64_t(random() % 2001) - 1000) / 250; };
+  const auto constant = [&] {
+    return random() % 2 ? special[random() % special.size()] : double(std::int64_t(random() % 2001) - 1000) / 250;
+  };
   Program program;
   for (int i = 0; i < length; ++i) {
     const std::uint64_t kind = random() % 12;

@@ -60,15 +60,18 @@ class IntensityTest : public testing::Test {
     }
     StageResult result{Row(stage->output(info).dtype, row.count), {}, {}};
     stage->append(program, info, statistics, result.notices);
-    result.counts = run_program(*cpu_, program, {&input, 1}, result.voxels.bytes.data(), result.voxels.dtype, row.count, Precision::single);
+    result.counts = run_program(*cpu_, program, {&input, 1}, result.voxels.bytes.data(), result.voxels.dtype, row.count,
+                                Precision::single);
     return result;
   }
 
-  void expect_formula(const Json& entry, const Row& row, const std::function<double(double)>& formula, double tolerance = 1e-6) {
+  void expect_formula(const Json& entry, const Row& row, const std::function<double(double)>& formula,
+                      double tolerance = 1e-6) {
     const StageResult result = run(entry, row);
     EXPECT_TRUE(result.notices.empty());
     EXPECT_EQ(result->dtype, DataType::float32);
-    for (std::int64_t i = 0; i < row.count; ++i) ASSERT_NEAR(result->at(i), formula(row.at(i)), tolerance) << entry << " of " << row.at(i);
+    for (std::int64_t i = 0; i < row.count; ++i)
+      ASSERT_NEAR(result->at(i), formula(row.at(i)), tolerance) << entry << " of " << row.at(i);
   }
 
   std::unique_ptr<DeviceContext> cpu_ = make_context(Device::cpu(), 2);
@@ -90,7 +93,8 @@ TEST_F(IntensityTest, EveryStageIsDocumentedAndItsExampleRuns) {
     EXPECT_FALSE(definition.summary.empty());
     for (const ParameterInfo& parameter : definition.parameters) EXPECT_FALSE(parameter.help.empty()) << parameter.name;
     for (const DataType type : kAllTypes)
-      for (const std::int64_t count : {1, 2, 33}) EXPECT_EQ(run(definition.example, random_row(type, count, 1))->count, count);
+      for (const std::int64_t count : {1, 2, 33})
+        EXPECT_EQ(run(definition.example, random_row(type, count, 1))->count, count);
   }
 }
 
@@ -110,7 +114,8 @@ TEST_F(IntensityTest, ClipLimits) {
 TEST_F(IntensityTest, ClipKeepsIntegersWhereTheBoundsAllow) {
   const auto type = [&](const Json& entry, DataType dtype) { return make(entry)->output(info_of(dtype)).dtype; };
   EXPECT_EQ(type({{"op", "clip"}, {"min", -1000}, {"max", 1000}}, DataType::int16), DataType::int16);
-  EXPECT_EQ(type({{"op", "clip"}, {"min", -1000}, {"max", 100}}, DataType::uint8), DataType::uint8);  // -1000 is out of reach
+  EXPECT_EQ(type({{"op", "clip"}, {"min", -1000}, {"max", 100}}, DataType::uint8),
+            DataType::uint8);  // -1000 is out of reach
   EXPECT_EQ(type({{"op", "clip"}, {"min", 300}}, DataType::uint8), DataType::float32);
   EXPECT_EQ(type({{"op", "clip"}, {"min", 0.5}}, DataType::int16), DataType::float32);
   EXPECT_EQ(type({{"op", "clip"}, {"min", 0}}, DataType::float64), DataType::float32);
@@ -123,7 +128,8 @@ TEST_F(IntensityTest, ClipKeepsIntegersWhereTheBoundsAllow) {
 }
 
 TEST_F(IntensityTest, ClipToPercentiles) {
-  expect_formula({{"op", "clip"}, {"percentiles", {10, 90}}}, ramp(), [](double v) { return std::clamp(v, -30.0, 130.0); });
+  expect_formula({{"op", "clip"}, {"percentiles", {10, 90}}}, ramp(),
+                 [](double v) { return std::clamp(v, -30.0, 130.0); });
 }
 
 TEST_F(IntensityTest, Threshold) {
@@ -134,16 +140,20 @@ TEST_F(IntensityTest, Threshold) {
     for (int i = 0; i < 6; ++i) list.push_back(result->at(i));
     return list;
   };
-  EXPECT_EQ(values({{"op", "threshold"}, {"above", -1}, {"below", 1}, {"value", 9}}), (std::vector<double>{9, -1, 0, 1, 9, 9}));
+  EXPECT_EQ(values({{"op", "threshold"}, {"above", -1}, {"below", 1}, {"value", 9}}),
+            (std::vector<double>{9, -1, 0, 1, 9, 9}));
   EXPECT_EQ(values({{"op", "threshold"}, {"above", 0}, {"value", -5}}), (std::vector<double>{-5, -5, 0, 1, 2, -5}));
   EXPECT_EQ(values({{"op", "threshold"}, {"below", 0}}), (std::vector<double>{-2, -1, 0, 0, 0, 0}));
-  EXPECT_EQ(make({{"op", "threshold"}, {"above", 0.5}, {"value", 3}})->output(info_of(DataType::uint8)).dtype, DataType::uint8);
-  EXPECT_EQ(make({{"op", "threshold"}, {"above", 1}, {"value", -1}})->output(info_of(DataType::uint8)).dtype, DataType::float32);
+  EXPECT_EQ(make({{"op", "threshold"}, {"above", 0.5}, {"value", 3}})->output(info_of(DataType::uint8)).dtype,
+            DataType::uint8);
+  EXPECT_EQ(make({{"op", "threshold"}, {"above", 1}, {"value", -1}})->output(info_of(DataType::uint8)).dtype,
+            DataType::float32);
 }
 
 TEST_F(IntensityTest, RescaleFromTheImagesRange) {
   expect_formula({{"op", "rescale"}}, ramp(), [](double v) { return (v + 50) / 200; });
-  expect_formula({{"op", "rescale"}, {"to", {255, 0}}}, ramp(), [](double v) { return 255 - (v + 50) / 200 * 255; }, 1e-4);
+  expect_formula(
+      {{"op", "rescale"}, {"to", {255, 0}}}, ramp(), [](double v) { return 255 - (v + 50) / 200 * 255; }, 1e-4);
   const auto result = run({{"op", "rescale"}, {"to", {-1, 1}}}, random_row(DataType::float32, 5000, 2));
   double low = 2, high = -2;
   for (std::int64_t i = 0; i < 5000; ++i) low = std::min(low, result->at(i)), high = std::max(high, result->at(i));
@@ -154,16 +164,21 @@ TEST_F(IntensityTest, RescaleFromTheImagesRange) {
 
 TEST_F(IntensityTest, RescaleFromAGivenRange) {
   expect_formula({{"op", "rescale"}, {"from", {0, 100}}}, ramp(), [](double v) { return v / 100; });
-  expect_formula({{"op", "rescale"}, {"from", {0, 100}}, {"clip", true}}, ramp(), [](double v) { return std::clamp(v / 100, 0.0, 1.0); });
+  expect_formula({{"op", "rescale"}, {"from", {0, 100}}, {"clip", true}}, ramp(),
+                 [](double v) { return std::clamp(v / 100, 0.0, 1.0); });
 }
 
 TEST_F(IntensityTest, RescaleFromPercentiles) {
   const Json percentiles = {{"percentiles", {10, 90}}};
-  expect_formula({{"op", "rescale"}, {"from", percentiles}, {"to", {0, 200}}}, ramp(), [](double v) { return (v + 30) / 160 * 200; }, 1e-4);
-  expect_formula({{"op", "rescale"}, {"from", percentiles}, {"to", {0, 200}}, {"relative", true}}, ramp(),
-                 [](double v) { return (v + 30) / 160 * 160 + 20; }, 1e-4);
-  expect_formula({{"op", "rescale"}, {"from", percentiles}, {"to", {0, 200}}, {"relative", true}, {"clip", true}}, ramp(),
-                 [](double v) { return std::clamp((v + 30) / 160 * 160 + 20, 20.0, 180.0); }, 1e-4);
+  expect_formula(
+      {{"op", "rescale"}, {"from", percentiles}, {"to", {0, 200}}}, ramp(),
+      [](double v) { return (v + 30) / 160 * 200; }, 1e-4);
+  expect_formula(
+      {{"op", "rescale"}, {"from", percentiles}, {"to", {0, 200}}, {"relative", true}}, ramp(),
+      [](double v) { return (v + 30) / 160 * 160 + 20; }, 1e-4);
+  expect_formula(
+      {{"op", "rescale"}, {"from", percentiles}, {"to", {0, 200}}, {"relative", true}, {"clip", true}}, ramp(),
+      [](double v) { return std::clamp((v + 30) / 160 * 160 + 20, 20.0, 180.0); }, 1e-4);
 }
 
 TEST_F(IntensityTest, RescaleOfDegenerateImages) {
@@ -179,7 +194,8 @@ TEST_F(IntensityTest, RescaleOfDegenerateImages) {
 TEST_F(IntensityTest, NormalizeByEveryMethod) {
   const double variance = 4 * (101.0 * 101 - 1) / 12;
   expect_formula({{"op", "normalize"}}, ramp(), [&](double v) { return (v - 50) / std::sqrt(variance); });
-  expect_formula({{"op", "normalize"}, {"ddof", 1}}, ramp(), [&](double v) { return (v - 50) / std::sqrt(variance * 101 / 100); });
+  expect_formula({{"op", "normalize"}, {"ddof", 1}}, ramp(),
+                 [&](double v) { return (v - 50) / std::sqrt(variance * 101 / 100); });
   expect_formula({{"op", "normalize"}, {"method", "minmax"}}, ramp(), [](double v) { return (v + 50) / 200; });
   expect_formula({{"op", "normalize"}, {"method", "mean"}}, ramp(), [](double v) { return (v - 50) / 200; });
   expect_formula({{"op", "normalize"}, {"method", "median_iqr"}}, ramp(), [](double v) { return (v - 50) / 100; });
@@ -197,7 +213,8 @@ TEST_F(IntensityTest, NormalizeFarFromZeroKeepsItsDigits) {
   double mean = 0, squares = 0;
   for (const float v : values) mean += double(v) / 1001;
   for (const float v : values) squares += (v - mean) * (v - mean) / 1001;
-  expect_formula({{"op", "normalize"}}, row, [&](double v) { return (v - mean) / std::sqrt(squares); }, 2e-6);
+  expect_formula(
+      {{"op", "normalize"}}, row, [&](double v) { return (v - mean) / std::sqrt(squares); }, 2e-6);
 }
 
 TEST_F(IntensityTest, NormalizeUnderMasks) {
@@ -227,7 +244,10 @@ TEST_F(IntensityTest, NormalizeOfDegenerateImages) {
   const auto empty = run({{"op", "normalize"}, {"mask", "nonzero"}}, Row(std::vector<float>{0, 0, 0}));
   EXPECT_EQ(empty->at(0), 0);
   EXPECT_EQ(empty.notices.list()[0].code, "no_voxels");
-  EXPECT_EQ(run({{"op", "normalize"}, {"method", "median_iqr"}}, Row(std::vector<float>{1, 1, 1, 1, 9})).notices.list()[0].code, "constant_image");
+  EXPECT_EQ(run({{"op", "normalize"}, {"method", "median_iqr"}}, Row(std::vector<float>{1, 1, 1, 1, 9}))
+                .notices.list()[0]
+                .code,
+            "constant_image");
 }
 
 TEST_F(IntensityTest, NormalizePerComponentAsksForIt) {
@@ -236,13 +256,18 @@ TEST_F(IntensityTest, NormalizePerComponentAsksForIt) {
 }
 
 TEST_F(IntensityTest, Window) {
-  expect_formula({{"op", "window"}, {"center", 50}, {"width", 100}}, ramp(), [](double v) { return std::clamp(v / 100, 0.0, 1.0); });
-  expect_formula({{"op", "window"}, {"preset", "brain"}, {"to", {0, 255}}}, ramp(), [](double v) { return std::clamp(v / 80, 0.0, 1.0) * 255; }, 1e-4);
+  expect_formula({{"op", "window"}, {"center", 50}, {"width", 100}}, ramp(),
+                 [](double v) { return std::clamp(v / 100, 0.0, 1.0); });
+  expect_formula(
+      {{"op", "window"}, {"preset", "brain"}, {"to", {0, 255}}}, ramp(),
+      [](double v) { return std::clamp(v / 80, 0.0, 1.0) * 255; }, 1e-4);
 }
 
 TEST_F(IntensityTest, Gamma) {
-  expect_formula({{"op", "gamma"}, {"gamma", 2}}, ramp(), [](double v) { return std::pow((v + 50) / 200, 2) * 200 - 50; }, 1e-4);
-  expect_formula({{"op", "gamma"}, {"gamma", 0.5}}, ramp(), [](double v) { return std::sqrt((v + 50) / 200) * 200 - 50; }, 1e-4);
+  expect_formula(
+      {{"op", "gamma"}, {"gamma", 2}}, ramp(), [](double v) { return std::pow((v + 50) / 200, 2) * 200 - 50; }, 1e-4);
+  expect_formula(
+      {{"op", "gamma"}, {"gamma", 0.5}}, ramp(), [](double v) { return std::sqrt((v + 50) / 200) * 200 - 50; }, 1e-4);
   const auto constant = run({{"op", "gamma"}, {"gamma", 2}}, Row(std::vector<float>{3, 3}));
   EXPECT_EQ(constant->at(0), 3);
   EXPECT_EQ(constant.notices.list()[0].code, "constant_image");
@@ -254,16 +279,20 @@ TEST_F(IntensityTest, CastSaturatesAndCounts) {
   const std::vector<double> expected{0, 0, 0, 1, 3, 200, 255, 0, 255};
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(result->at(std::int64_t(i)), expected[i]);
   EXPECT_EQ(result.counts, (ConversionCounts{4, 1}));  // -0.5 rounds to -1
-  EXPECT_EQ(run({{"op", "cast"}, {"dtype", "int16"}, {"round", false}}, Row(std::vector<float>{-1.9f, 1.9f}))->at(0), -1);
+  EXPECT_EQ(run({{"op", "cast"}, {"dtype", "int16"}, {"round", false}}, Row(std::vector<float>{-1.9f, 1.9f}))->at(0),
+            -1);
 }
 
 TEST_F(IntensityTest, CastWrapsAsIntegersDo) {
-  for (const DataType type : {DataType::uint8, DataType::int8, DataType::uint16, DataType::int16, DataType::uint32, DataType::int32}) {
-    const Row row(std::vector<std::int32_t>{0, 1, -1, 127, 128, -128, -129, 255, 256, 70000, -70000, 2147483647, -2147483647 - 1});
+  for (const DataType type :
+       {DataType::uint8, DataType::int8, DataType::uint16, DataType::int16, DataType::uint32, DataType::int32}) {
+    const Row row(std::vector<std::int32_t>{0, 1, -1, 127, 128, -128, -129, 255, 256, 70000, -70000, 2147483647,
+                                            -2147483647 - 1});
     const auto result = run({{"op", "cast"}, {"dtype", std::string(to_string(type))}, {"saturate", false}}, row);
     visit(type, [&](auto tag) {
       using T = typename decltype(tag)::type;
-      for (std::int64_t i = 0; i < row.count; ++i) EXPECT_EQ(result->at(i), double(T(row.as<std::int32_t>()[i]))) << to_string(type);
+      for (std::int64_t i = 0; i < row.count; ++i)
+        EXPECT_EQ(result->at(i), double(T(row.as<std::int32_t>()[i]))) << to_string(type);
     });
     EXPECT_EQ(result.counts, ConversionCounts{});
   }
@@ -302,7 +331,8 @@ TEST_F(IntensityTest, WrongParametersAreFaultsInTheirPlace) {
       {{{"op", "gamma"}, {"gamma", 0}}, "/gamma"},
       {{{"op", "cast"}}, ""},
       {{{"op", "cast"}, {"dtype", "float16"}}, "/dtype"}};
-  for (const auto& [entry, place] : cases) EXPECT_EQ(faults(entry), std::vector<std::string>{"/stages/0" + place}) << entry;
+  for (const auto& [entry, place] : cases)
+    EXPECT_EQ(faults(entry), std::vector<std::string>{"/stages/0" + place}) << entry;
 }
 
 }  // namespace

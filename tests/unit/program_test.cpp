@@ -16,48 +16,88 @@ class ProgramTest : public testing::Test {
   std::unique_ptr<DeviceContext> cpu_ = make_context(Device::cpu(), 2);
 };
 
-long double round_half_away(long double v) { return std::isfinite(v) ? std::copysign(std::floor(std::fabs(v) + 0.5L), v) : v; }
+long double round_half_away(long double v) {
+  return std::isfinite(v) ? std::copysign(std::floor(std::fabs(v) + 0.5L), v) : v;
+}
 
 /// What the header says an op gives, without rounding.
 long double reference(Op op, long double acc, long double x, long double b) {
   switch (op) {
-    case Op::set: return x;
-    case Op::add: return acc + x;
-    case Op::subtract: return acc - x;
-    case Op::subtract_from: return x - acc;
-    case Op::multiply: return acc * x;
-    case Op::divide: return acc / x;
-    case Op::divide_by: return x / acc;
-    case Op::minimum: return std::isnan(acc) ? acc : std::fmin(acc, x);
-    case Op::maximum: return std::isnan(acc) ? acc : std::fmax(acc, x);
-    case Op::clamp: return std::isnan(acc) ? acc : std::fmin(std::fmax(acc, x), b);
-    case Op::abs: return std::fabs(acc);
-    case Op::negate: return -acc;
-    case Op::floor: return std::floor(acc);
-    case Op::ceil: return std::ceil(acc);
-    case Op::truncate: return std::trunc(acc);
-    case Op::round: return round_half_away(acc);
-    case Op::exp: return std::exp(acc);
-    case Op::log: return std::log(acc);
-    case Op::log10: return std::log10(acc);
-    case Op::sqrt: return std::sqrt(acc);
-    case Op::power: return std::pow(acc, x);
-    case Op::signed_power: return std::copysign(std::pow(std::fabs(acc), x), acc);
-    case Op::less: return acc < x;
-    case Op::less_equal: return acc <= x;
-    case Op::greater: return acc > x;
-    case Op::greater_equal: return acc >= x;
-    case Op::equal: return acc == x;
-    case Op::not_equal: return acc != x;
-    case Op::logical_and: return acc != 0 && x != 0;
-    case Op::logical_or: return acc != 0 || x != 0;
-    case Op::logical_not: return acc == 0;
-    case Op::select: return x != 0 ? acc : b;
-    case Op::sign: return acc > 0 ? 1 : acc < 0 ? -1 : acc == 0 ? 0 : acc;
-    case Op::is_finite: return std::isfinite(acc);
-    case Op::replace_nonfinite: return std::isfinite(acc) ? acc : x;
-    case Op::keep_nonfinite: return std::isfinite(x) ? acc : x;
-    default: ADD_FAILURE() << to_string(op); return 0;
+    case Op::set:
+      return x;
+    case Op::add:
+      return acc + x;
+    case Op::subtract:
+      return acc - x;
+    case Op::subtract_from:
+      return x - acc;
+    case Op::multiply:
+      return acc * x;
+    case Op::divide:
+      return acc / x;
+    case Op::divide_by:
+      return x / acc;
+    case Op::minimum:
+      return std::isnan(acc) ? acc : std::fmin(acc, x);
+    case Op::maximum:
+      return std::isnan(acc) ? acc : std::fmax(acc, x);
+    case Op::clamp:
+      return std::isnan(acc) ? acc : std::fmin(std::fmax(acc, x), b);
+    case Op::abs:
+      return std::fabs(acc);
+    case Op::negate:
+      return -acc;
+    case Op::floor:
+      return std::floor(acc);
+    case Op::ceil:
+      return std::ceil(acc);
+    case Op::truncate:
+      return std::trunc(acc);
+    case Op::round:
+      return round_half_away(acc);
+    case Op::exp:
+      return std::exp(acc);
+    case Op::log:
+      return std::log(acc);
+    case Op::log10:
+      return std::log10(acc);
+    case Op::sqrt:
+      return std::sqrt(acc);
+    case Op::power:
+      return std::pow(acc, x);
+    case Op::signed_power:
+      return std::copysign(std::pow(std::fabs(acc), x), acc);
+    case Op::less:
+      return acc < x;
+    case Op::less_equal:
+      return acc <= x;
+    case Op::greater:
+      return acc > x;
+    case Op::greater_equal:
+      return acc >= x;
+    case Op::equal:
+      return acc == x;
+    case Op::not_equal:
+      return acc != x;
+    case Op::logical_and:
+      return acc != 0 && x != 0;
+    case Op::logical_or:
+      return acc != 0 || x != 0;
+    case Op::logical_not:
+      return acc == 0;
+    case Op::select:
+      return x != 0 ? acc : b;
+    case Op::sign:
+      return acc > 0 ? 1 : acc < 0 ? -1 : acc == 0 ? 0 : acc;
+    case Op::is_finite:
+      return std::isfinite(acc);
+    case Op::replace_nonfinite:
+      return std::isfinite(acc) ? acc : x;
+    case Op::keep_nonfinite:
+      return std::isfinite(x) ? acc : x;
+    default:
+      ADD_FAILURE() << to_string(op);
+      return 0;
   }
 }
 
@@ -102,29 +142,35 @@ TEST_F(ProgramTest, EveryOpFollowsItsDefinition) {
 
 TEST_F(ProgramTest, FmaRoundsOnce) {
   const float x = 1 + 0x1p-12f;
-  const auto result = run_rows(*cpu_, Program().add(Op::fma, double(x), -1 - 0x1p-11), {Row(std::vector<float>{x})}, DataType::float32);
+  const auto result =
+      run_rows(*cpu_, Program().add(Op::fma, double(x), -1 - 0x1p-11), {Row(std::vector<float>{x})}, DataType::float32);
   EXPECT_EQ(result.voxels.at(0), 0x1p-24);
-  const auto apart = run_rows(*cpu_, Program().add(Op::multiply, double(x)).add(Op::add, -1 - 0x1p-11), {Row(std::vector<float>{x})}, DataType::float32);
+  const auto apart = run_rows(*cpu_, Program().add(Op::multiply, double(x)).add(Op::add, -1 - 0x1p-11),
+                              {Row(std::vector<float>{x})}, DataType::float32);
   EXPECT_EQ(apart.voxels.at(0), 0);
 }
 
 TEST_F(ProgramTest, PowerHasTheSpecialCasesOfC) {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
   const std::vector<float> bases{0.0f, -0.0f, 1, -1, 2, -2, 0.5f, -0.5f, inf, -inf, nan, 1e-40f, -8};
-  const std::vector<float> exponents{0, -0.0f, 1, -1, 2, 3, -3, 0.5f, -0.5f, 1.0f / 3, inf, -inf, nan, 16777216, 16777215, 1e30f, -127, -149};
+  const std::vector<float> exponents{0,        -0.0f, 1,    -1,  2,        3,        -3,    0.5f, -0.5f,
+                                     1.0f / 3, inf,   -inf, nan, 16777216, 16777215, 1e30f, -127, -149};
   for (const float exponent : exponents) {
     const auto result = run_rows(*cpu_, Program().add(Op::power, exponent), {Row(bases)}, DataType::float32);
     for (std::size_t i = 0; i < bases.size(); ++i) {
       const float expected = std::pow(bases[i], exponent), found = result.voxels.as<float>()[i];
-      EXPECT_LE(ulps(found, expected), 1) << bases[i] << " ^ " << exponent << ": " << found << ", expected " << expected;
-      EXPECT_TRUE(std::isnan(expected) || std::signbit(found) == std::signbit(expected)) << bases[i] << " ^ " << exponent;
+      EXPECT_LE(ulps(found, expected), 1)
+          << bases[i] << " ^ " << exponent << ": " << found << ", expected " << expected;
+      EXPECT_TRUE(std::isnan(expected) || std::signbit(found) == std::signbit(expected))
+          << bases[i] << " ^ " << exponent;
     }
   }
 }
 
 TEST_F(ProgramTest, ExpAndLogAreWithinOneUlpEverywhere) {
   std::vector<float> values;
-  for (std::uint64_t bits = 0; bits < (std::uint64_t(1) << 32); bits += 10007) values.push_back(std::bit_cast<float>(std::uint32_t(bits)));
+  for (std::uint64_t bits = 0; bits < (std::uint64_t(1) << 32); bits += 10007)
+    values.push_back(std::bit_cast<float>(std::uint32_t(bits)));
   const Row row(values);
   const auto exps = run_rows(*cpu_, Program().add(Op::exp), {row}, DataType::float32);
   const auto logs = run_rows(*cpu_, Program().add(Op::log), {row}, DataType::float32);
@@ -167,10 +213,12 @@ TEST_F(ProgramTest, EveryPairOfTypesConverts) {
 }
 
 TEST_F(ProgramTest, IntegersRoundHalfAwayFromZero) {
-  const Row row(std::vector<float>{0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 0.49999997f, -0.49999997f, 126.5f, 127.5f, -128.5f, -129});
+  const Row row(std::vector<float>{0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 0.49999997f, -0.49999997f, 126.5f, 127.5f,
+                                   -128.5f, -129});
   const ProgramResult result = run_rows(*cpu_, Program(), {row}, DataType::int8);
   const std::vector<std::int8_t> expected{1, 2, 3, -1, -2, -3, 0, 0, 127, 127, -128, -128};
-  EXPECT_EQ(std::vector<std::int8_t>(result.voxels.as<std::int8_t>(), result.voxels.as<std::int8_t>() + row.count), expected);
+  EXPECT_EQ(std::vector<std::int8_t>(result.voxels.as<std::int8_t>(), result.voxels.as<std::int8_t>() + row.count),
+            expected);
   EXPECT_EQ(result.counts.saturated, 3);
 }
 
@@ -183,7 +231,8 @@ TEST_F(ProgramTest, IntegersOf32BitsSurviveEvenInSinglePrecision) {
 
 TEST_F(ProgramTest, ToIntegerWithinAProgramIsCounted) {
   const Row row(std::vector<float>{-7, 0.5f, 300, std::nanf("")});
-  const ProgramResult result = run_rows(*cpu_, Program().add(Op::to_integer, 0, 255).add(Op::multiply, 0.5), {row}, DataType::float32);
+  const ProgramResult result =
+      run_rows(*cpu_, Program().add(Op::to_integer, 0, 255).add(Op::multiply, 0.5), {row}, DataType::float32);
   EXPECT_EQ(result.voxels.at(0), 0);
   EXPECT_EQ(result.voxels.at(1), 0.5);
   EXPECT_EQ(result.voxels.at(2), 127.5);
@@ -194,7 +243,12 @@ TEST_F(ProgramTest, ToIntegerWithinAProgramIsCounted) {
 TEST_F(ProgramTest, RegistersAndInputsAreIndependent) {
   const Row first(std::vector<float>{1, 2, 3}), second(std::vector<std::int16_t>{10, 20, 30});
   Program program;
-  program.store(Operand::r0).load(1).store(Operand::r3).add(Op::multiply, Operand::r0).add(Op::add, Operand::r3).add(Op::add, Operand::r2);
+  program.store(Operand::r0)
+      .load(1)
+      .store(Operand::r3)
+      .add(Op::multiply, Operand::r0)
+      .add(Op::add, Operand::r3)
+      .add(Op::add, Operand::r2);
   const ProgramResult result = run_rows(*cpu_, program, {first, second}, DataType::float32);
   EXPECT_EQ(result.voxels.at(0), 20);
   EXPECT_EQ(result.voxels.at(2), 120);
@@ -217,11 +271,13 @@ T run_directly(const Program& program, const std::vector<Row>& inputs, std::int6
 
 TEST_F(ProgramTest, RandomProgramsMatchADirectEvaluation) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    const std::vector<Row> inputs{random_row(DataType::float32, 2500, seed, true), random_row(DataType::int16, 2500, seed + 1)};
+    const std::vector<Row> inputs{random_row(DataType::float32, 2500, seed, true),
+                                  random_row(DataType::int16, 2500, seed + 1)};
     const Program program = random_program(seed, int(seed % 50) + 1, 2);
     const ProgramResult result = run_rows(*cpu_, program, inputs, DataType::float32);
     for (std::int64_t i = 0; i < 2500; ++i)
-      ASSERT_LE(ulps(result.voxels.as<float>()[i], run_directly<float>(program, inputs, i)), 0) << seed << "\n" << program.listing();
+      ASSERT_LE(ulps(result.voxels.as<float>()[i], run_directly<float>(program, inputs, i)), 0) << seed << "\n"
+                                                                                                << program.listing();
   }
 }
 
@@ -229,7 +285,8 @@ TEST_F(ProgramTest, ResultsDoNotDependOnThreads) {
   const Row row = random_row(DataType::float32, 1000003, 6, true);
   const Program program = random_program(4, 30, 1);
   const auto one = make_context(Device::cpu(), 1), seven = make_context(Device::cpu(), 7);
-  const ProgramResult a = run_rows(*one, program, {row}, DataType::int16), b = run_rows(*seven, program, {row}, DataType::int16);
+  const ProgramResult a = run_rows(*one, program, {row}, DataType::int16),
+                      b = run_rows(*seven, program, {row}, DataType::int16);
   EXPECT_EQ(a.voxels.bytes, b.voxels.bytes);
   EXPECT_EQ(a.counts, b.counts);
 }
@@ -237,7 +294,8 @@ TEST_F(ProgramTest, ResultsDoNotDependOnThreads) {
 TEST_F(ProgramTest, LimitsAreChecked) {
   Program full;
   for (int i = 0; i < Program::kMaxInstructions; ++i) full.add(Op::add, 1);
-  EXPECT_EQ(run_rows(*cpu_, full, {Row(std::vector<float>{0})}, DataType::float32).voxels.at(0), Program::kMaxInstructions);
+  EXPECT_EQ(run_rows(*cpu_, full, {Row(std::vector<float>{0})}, DataType::float32).voxels.at(0),
+            Program::kMaxInstructions);
   EXPECT_THROW(full.add(Op::abs), Error);
   EXPECT_THROW(Program().load(Program::kMaxInputs), Error);
   EXPECT_THROW(Program().store(Operand::immediate), Error);
@@ -246,12 +304,18 @@ TEST_F(ProgramTest, LimitsAreChecked) {
 
 TEST_F(ProgramTest, NothingIsDoneForNoVoxels) {
   const ProgramInput nothing{nullptr, DataType::float32};
-  EXPECT_EQ(run_program(*cpu_, Program(), {&nothing, 1}, nullptr, DataType::uint8, 0, Precision::single), ConversionCounts{});
+  EXPECT_EQ(run_program(*cpu_, Program(), {&nothing, 1}, nullptr, DataType::uint8, 0, Precision::single),
+            ConversionCounts{});
 }
 
 TEST_F(ProgramTest, ListingsReadLikeThePrograms) {
   Program program;
-  program.load(0).add(Op::clamp, -1000, 1000).store(Operand::r1).add(Op::add, 0.5).add(Op::multiply, Operand::r1).add(Op::abs);
+  program.load(0)
+      .add(Op::clamp, -1000, 1000)
+      .store(Operand::r1)
+      .add(Op::add, 0.5)
+      .add(Op::multiply, Operand::r1)
+      .add(Op::abs);
   EXPECT_EQ(program.listing(), "load 0\nclamp -1000 1000\nstore r1\nadd 0.5\nmultiply r1\nabs\n");
 }
 

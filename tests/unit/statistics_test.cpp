@@ -16,7 +16,11 @@ const Program kIdentity;
 class StatisticsTest : public testing::Test {
  protected:
   static SampledValues sampled(const ProgramInput& input, std::int64_t count, Selection selection = {}) {
-    return {{&input, 1}, &kIdentity, count, selection, input.dtype == DataType::float64 ? Precision::double_ : Precision::single};
+    return {{&input, 1},
+            &kIdentity,
+            count,
+            selection,
+            input.dtype == DataType::float64 ? Precision::double_ : Precision::single};
   }
   Moments moments(const Row& row, Selection selection = {}) {
     const ProgramInput input = row.input();
@@ -53,7 +57,8 @@ void expect_moments(const Moments& found, const std::vector<double>& values) {
   EXPECT_EQ(found.max, *std::max_element(values.begin(), values.end()));
   const double spread = double(std::sqrt(squares / (long double)(values.size())));
   EXPECT_NEAR(found.mean, double(mean), 1e-12 * (std::abs(double(mean)) + spread));
-  const double rounding_of_mean = double(values.size()) * spread * std::abs(double(mean)) * std::numeric_limits<double>::epsilon();
+  const double rounding_of_mean =
+      double(values.size()) * spread * std::abs(double(mean)) * std::numeric_limits<double>::epsilon();
   EXPECT_NEAR(found.sum_squares, double(squares), 1e-12 * double(squares) + rounding_of_mean);
 }
 
@@ -81,8 +86,10 @@ TEST_F(StatisticsTest, MomentsFarFromZeroKeepTheirDigits) {
   for (std::int64_t i = 0; i < row.count; ++i) row.as<double>()[i] = 1e9 + row.as<double>()[i];
   expect_moments(moments(row), finite_values(row));
   Row background = random_row(DataType::float32, 200003, 2);
-  for (std::int64_t i = 0; i < row.count; ++i) background.as<float>()[i] = i % 3 ? 0 : 30000 + background.as<float>()[i];
-  expect_moments(moments(background, {Selection::Kind::nonzero}), finite_values(background, [&](std::int64_t i) { return background.at(i) != 0; }));
+  for (std::int64_t i = 0; i < row.count; ++i)
+    background.as<float>()[i] = i % 3 ? 0 : 30000 + background.as<float>()[i];
+  expect_moments(moments(background, {Selection::Kind::nonzero}),
+                 finite_values(background, [&](std::int64_t i) { return background.at(i) != 0; }));
 }
 
 TEST_F(StatisticsTest, NonFiniteVoxelsAreLeftOutAndCounted) {
@@ -95,8 +102,10 @@ TEST_F(StatisticsTest, NonFiniteVoxelsAreLeftOutAndCounted) {
 
 TEST_F(StatisticsTest, SelectionsDecideWhatCounts) {
   const Row row = random_row(DataType::int8, 70003, 4), mask = random_row(DataType::uint8, 70003, 5);
-  expect_moments(moments(row, {Selection::Kind::nonzero}), finite_values(row, [&](std::int64_t i) { return row.at(i) != 0; }));
-  expect_moments(moments(row, {Selection::Kind::above, 17}), finite_values(row, [&](std::int64_t i) { return row.at(i) > 17; }));
+  expect_moments(moments(row, {Selection::Kind::nonzero}),
+                 finite_values(row, [&](std::int64_t i) { return row.at(i) != 0; }));
+  expect_moments(moments(row, {Selection::Kind::above, 17}),
+                 finite_values(row, [&](std::int64_t i) { return row.at(i) > 17; }));
   const Selection masked{Selection::Kind::mask, 0, mask.input()};
   const auto chosen = finite_values(row, [&](std::int64_t i) { return mask.at(i) != 0; });
   expect_moments(moments(row, masked), chosen);
@@ -161,7 +170,8 @@ TEST_F(StatisticsTest, CountsAbove2To24AreExact) {
   EXPECT_EQ(found.count, count);
   EXPECT_DOUBLE_EQ(found.mean, double((std::int64_t(1) << 23) + 1) / double(count));
   const ProgramInput input = row.input();
-  EXPECT_EQ(compute_histogram(*cpu_, sampled(input, count), 0, 1, 2), (std::vector<std::int64_t>{(1 << 23) + 2, (1 << 23) + 1}));
+  EXPECT_EQ(compute_histogram(*cpu_, sampled(input, count), 0, 1, 2),
+            (std::vector<std::int64_t>{(1 << 23) + 2, (1 << 23) + 1}));
 }
 
 TEST_F(StatisticsTest, PercentilesEqualNumpys) {
@@ -172,13 +182,28 @@ TEST_F(StatisticsTest, PercentilesEqualNumpys) {
       const Row row = random_row(type, count, 8, count > 10);
       const auto found = percentiles(row, percents);
       const auto values = finite_values(row);
-      for (std::size_t i = 0; i < percents.size(); ++i) EXPECT_EQ(found[i], numpy_percentile(values, percents[i])) << percents[i];
+      for (std::size_t i = 0; i < percents.size(); ++i)
+        EXPECT_EQ(found[i], numpy_percentile(values, percents[i])) << percents[i];
     }
 }
 
 TEST_F(StatisticsTest, PercentilesOfTiesAndOddFloats) {
-  std::vector<float> values{-0.0f, 0.0f, 0.0f, -0.0f, 1e-45f, -1e-45f, 1e-40f, -3, -3, -3, 7, std::numeric_limits<float>::infinity(),
-                            -std::numeric_limits<float>::infinity(), std::nanf(""), 3.4e38f, -3.4e38f};
+  std::vector<float> values{-0.0f,
+                            0.0f,
+                            0.0f,
+                            -0.0f,
+                            1e-45f,
+                            -1e-45f,
+                            1e-40f,
+                            -3,
+                            -3,
+                            -3,
+                            7,
+                            std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity(),
+                            std::nanf(""),
+                            3.4e38f,
+                            -3.4e38f};
   const Row row(values);
   for (int percent = 0; percent <= 100; ++percent)
     EXPECT_EQ(percentiles(row, {double(percent)})[0], numpy_percentile(finite_values(row), percent)) << percent;
@@ -190,13 +215,15 @@ TEST_F(StatisticsTest, PercentilesSeeTheProgramsValues) {
   const Program program = Program().add(Op::multiply, -0.25);
   std::vector<double> values = finite_values(row);
   for (double& v : values) v *= -0.25;
-  EXPECT_EQ(compute_percentiles(*cpu_, {{&input, 1}, &program, row.count}, std::vector<double>{90})[0], numpy_percentile(values, 90));
+  EXPECT_EQ(compute_percentiles(*cpu_, {{&input, 1}, &program, row.count}, std::vector<double>{90})[0],
+            numpy_percentile(values, 90));
 }
 
 TEST_F(StatisticsTest, PercentilesOf257CubedAreExact) {
   const std::int64_t count = 257 * 257 * 257;  // more than the 2^24 that quantile functions of other libraries stop at
   Row row(DataType::float32, count);
-  for (std::int64_t i = 0; i < count; ++i) row.as<float>()[i] = float(i * 7919 % count) / 4;  // each i once; exact in float32 to 2^24 / 4
+  for (std::int64_t i = 0; i < count; ++i)
+    row.as<float>()[i] = float(i * 7919 % count) / 4;  // each i once; exact in float32 to 2^24 / 4
   std::vector<float> sorted(row.as<float>(), row.as<float>() + count);
   for (const double percent : {1.0, 37.0, 99.0}) {
     const double place = double(count - 1) * (percent / 100);

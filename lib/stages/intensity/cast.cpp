@@ -46,11 +46,15 @@ class Cast final : public PointwiseStage {
 StageDefinition stage_cast() {
   using P = Cast::Params;
   return define_stage<Cast>(
-      {.op = "cast", .family = "intensity", .summary = "changes the pixel type; exact where the type holds the value, NaN becomes 0 in integers",
+      {.op = "cast",
+       .family = "intensity",
+       .summary = "changes the pixel type; exact where the type holds the value, NaN becomes 0 in integers",
        .example = {{"op", "cast"}, {"dtype", "int16"}}},
       Parameters<P>()
           .add("dtype", &P::dtype, {.required = true}, "the new type")
-          .add("saturate", &P::saturate, {}, "integers: values beyond the type's range become its ends, and are counted; else they wrap around as in C")
+          .add("saturate", &P::saturate, {},
+               "integers: values beyond the type's range become its ends, and are counted; else they wrap around as in "
+               "C")
           .add("round", &P::round, {}, "integers: to the nearest, halves away from zero; else towards zero"));
 }
 

@@ -15,11 +15,14 @@ class Clip final : public PointwiseStage {
   explicit Clip(Params params) : params_(params) {}
 
   static void check(const Params& params, const std::string& pointer, Faults& faults) {
-    if (!params.min && !params.max && !params.percentiles) faults.add(pointer, "'clip' needs 'min', 'max' or 'percentiles'");
+    if (!params.min && !params.max && !params.percentiles)
+      faults.add(pointer, "'clip' needs 'min', 'max' or 'percentiles'");
     if ((params.min || params.max) && params.percentiles)
       faults.add(pointer + "/percentiles", "'percentiles' cannot be combined with 'min' or 'max'");
-    if (params.min && params.max && *params.min > *params.max) faults.add(pointer + "/min", "'min' must not be above 'max'");
-    if (params.percentiles) check_ascending((*params.percentiles)[0], (*params.percentiles)[1], pointer + "/percentiles", faults);
+    if (params.min && params.max && *params.min > *params.max)
+      faults.add(pointer + "/min", "'min' must not be above 'max'");
+    if (params.percentiles)
+      check_ascending((*params.percentiles)[0], (*params.percentiles)[1], pointer + "/percentiles", faults);
   }
 
   std::optional<StatisticsRequest> request() const override {
@@ -31,7 +34,8 @@ class Clip final : public PointwiseStage {
     return keeps(input.dtype) ? input : PointwiseStage::output(input);
   }
 
-  void append(Program& program, const VolumeInfo&, const StatisticsResult& statistics, Notices& notices) const override {
+  void append(Program& program, const VolumeInfo&, const StatisticsResult& statistics,
+              Notices& notices) const override {
     std::optional<double> low = params_.min, high = params_.max;
     if (params_.percentiles) {
       low = statistics.percentiles[0];
@@ -47,7 +51,8 @@ class Clip final : public PointwiseStage {
   /// A bound that no voxel of the type can reach changes nothing.
   bool keeps(DataType type) const {
     const IntegerRange range = integer_range(type);
-    return !is_floating(type) && !params_.percentiles && (!params_.min || *params_.min <= range.lowest || holds(type, *params_.min)) &&
+    return !is_floating(type) && !params_.percentiles &&
+           (!params_.min || *params_.min <= range.lowest || holds(type, *params_.min)) &&
            (!params_.max || *params_.max >= range.highest || holds(type, *params_.max));
   }
 
@@ -58,13 +63,17 @@ class Clip final : public PointwiseStage {
 
 StageDefinition stage_clip() {
   using P = Clip::Params;
-  return define_stage<Clip>(
-      {.op = "clip", .family = "intensity", .summary = "limits intensities to a range; NaN stays",
-       .example = {{"op", "clip"}, {"min", -1000}, {"max", 1000}}},
-      Parameters<P>()
-          .add("min", &P::min, {}, "lower values become this; integer images keep their type when the bounds are whole numbers of it, else float32")
-          .add("max", &P::max, {}, "higher values become this")
-          .add("percentiles", &P::percentiles, {.min = 0, .max = 100, .unit = "%"}, "the bounds as percentiles of the finite voxels, instead of min and max"));
+  return define_stage<Clip>({.op = "clip",
+                             .family = "intensity",
+                             .summary = "limits intensities to a range; NaN stays",
+                             .example = {{"op", "clip"}, {"min", -1000}, {"max", 1000}}},
+                            Parameters<P>()
+                                .add("min", &P::min, {},
+                                     "lower values become this; integer images keep their type when the bounds are "
+                                     "whole numbers of it, else float32")
+                                .add("max", &P::max, {}, "higher values become this")
+                                .add("percentiles", &P::percentiles, {.min = 0, .max = 100, .unit = "%"},
+                                     "the bounds as percentiles of the finite voxels, instead of min and max"));
 }
 
 }  // namespace volpipe

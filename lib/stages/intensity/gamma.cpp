@@ -13,7 +13,8 @@ class Gamma final : public PointwiseStage {
 
   std::optional<StatisticsRequest> request() const override { return StatisticsRequest{.moments = true}; }
 
-  void append(Program& program, const VolumeInfo&, const StatisticsResult& statistics, Notices& notices) const override {
+  void append(Program& program, const VolumeInfo&, const StatisticsResult& statistics,
+              Notices& notices) const override {
     const double low = statistics.moments.min, range = statistics.moments.max - low;
     if (statistics.moments.count == 0) return notice_no_voxels(notices, "gamma");
     if (range == 0) return notices.add("constant_image", "gamma: the range is 0; the image was left as it is");
@@ -30,11 +31,13 @@ class Gamma final : public PointwiseStage {
 StageDefinition stage_gamma() {
   using P = Gamma::Params;
   return define_stage<Gamma>(
-      {.op = "gamma", .family = "intensity",
+      {.op = "gamma",
+       .family = "intensity",
        .summary = "((v - min) / (max - min)) ^ gamma * (max - min) + min, over the finite voxels' range, which stays; "
                   "infinity goes to its ends, NaN stays",
        .example = {{"op", "gamma"}, {"gamma", 0.8}}},
-      Parameters<P>().add("gamma", &P::gamma, {.min = 0, .exclusive_min = true, .required = true}, "below 1 brightens, above 1 darkens"));
+      Parameters<P>().add("gamma", &P::gamma, {.min = 0, .exclusive_min = true, .required = true},
+                          "below 1 brightens, above 1 darkens"));
 }
 
 }  // namespace volpipe

@@ -24,7 +24,8 @@ void notice_no_voxels(Notices& notices, const std::string& op) {
 }
 
 void notice_constant(Notices& notices, const std::string& op, const std::string& measure, double value) {
-  notices.add("constant_image", op + ": the " + measure + " is 0; every voxel became " + ParameterType<double>::write(value).dump());
+  notices.add("constant_image",
+              op + ": the " + measure + " is 0; every voxel became " + ParameterType<double>::write(value).dump());
 }
 
 void check_ascending(double low, double high, const std::string& pointer, Faults& faults) {

@@ -1,5 +1,5 @@
-// What the intensity stages share: linear maps whose constants are made in double, pixel types kept where that is exact,
-// and what happens to images without contrast.
+// What the intensity stages share: linear maps whose constants are made in double, pixel types kept where that is
+// exact, and what happens to images without contrast.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace volpipe {
 /// True when `value` is a whole number of an integer type.
 bool holds(DataType type, double value);
 
-/// Appends acc = (acc - from) * scale + to. What rounding `from` to float32 loses is put back, so that images far from 0
-/// keep their digits.
+/// Appends acc = (acc - from) * scale + to. What rounding `from` to float32 loses is put back, so that images far from
+/// 0 keep their digits.
 void append_linear(Program& program, double from, double scale, double to);
 
 /// Appends acc = value, except that NaN and infinity stay.

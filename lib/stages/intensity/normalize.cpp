@@ -37,8 +37,10 @@ class Normalize final : public PointwiseStage {
     return request;
   }
 
-  void append(Program& program, const VolumeInfo&, const StatisticsResult& statistics, Notices& notices) const override {
-    const bool nothing = params_.method == Method::median_iqr ? std::isnan(statistics.percentiles[1]) : statistics.moments.count == 0;
+  void append(Program& program, const VolumeInfo&, const StatisticsResult& statistics,
+              Notices& notices) const override {
+    const bool nothing =
+        params_.method == Method::median_iqr ? std::isnan(statistics.percentiles[1]) : statistics.moments.count == 0;
     if (nothing) return notice_no_voxels(notices, "normalize");
     const Scale scale = measure(statistics);
     const bool keeps_zeros = params_.mask.kind == Mask::Kind::nonzero;
@@ -61,10 +63,14 @@ class Normalize final : public PointwiseStage {
   Scale measure(const StatisticsResult& statistics) const {
     const Moments& moments = statistics.moments;
     switch (params_.method) {
-      case Method::zscore: return {moments.mean, moments.std(params_.ddof), "standard deviation"};
-      case Method::minmax: return {moments.min, moments.max - moments.min, "range"};
-      case Method::mean: return {moments.mean, moments.max - moments.min, "range"};
-      case Method::median_iqr: break;
+      case Method::zscore:
+        return {moments.mean, moments.std(params_.ddof), "standard deviation"};
+      case Method::minmax:
+        return {moments.min, moments.max - moments.min, "range"};
+      case Method::mean:
+        return {moments.mean, moments.max - moments.min, "range"};
+      case Method::median_iqr:
+        break;
     }
     return {statistics.percentiles[1], statistics.percentiles[2] - statistics.percentiles[0], "interquartile range"};
   }
@@ -77,14 +83,18 @@ class Normalize final : public PointwiseStage {
 StageDefinition stage_normalize() {
   using P = Normalize::Params;
   return define_stage<Normalize>(
-      {.op = "normalize", .family = "intensity",
-       .summary = "(v - centre) / spread, both from the finite voxels of the image or of a mask; without spread 0, with a warning",
+      {.op = "normalize",
+       .family = "intensity",
+       .summary = "(v - centre) / spread, both from the finite voxels of the image or of a mask; without spread 0, "
+                  "with a warning",
        .example = {{"op", "normalize"}, {"method", "zscore"}, {"mask", "nonzero"}}},
       Parameters<P>()
           .add("method", &P::method, {},
-               "zscore: mean and standard deviation; minmax: minimum and range; median_iqr: median and interquartile range; mean: mean and range")
+               "zscore: mean and standard deviation; minmax: minimum and range; median_iqr: median and interquartile "
+               "range; mean: mean and range")
           .add("mask", &P::mask, {},
-               "where the statistics are taken; they apply to every voxel, except that under \"nonzero\" a 0 means no data and stays 0")
+               "where the statistics are taken; they apply to every voxel, except that under \"nonzero\" a 0 means no "
+               "data and stays 0")
           .add("per", &P::per, {}, "statistics of all components together, or of each by itself")
           .add("ddof", &P::ddof, {.min = 0}, "zscore: the variance divides by n - ddof (0: population, 1: sample)"));
 }

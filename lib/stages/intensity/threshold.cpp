@@ -14,7 +14,8 @@ class Threshold final : public PointwiseStage {
 
   static void check(const Params& params, const std::string& pointer, Faults& faults) {
     if (!params.above && !params.below) faults.add(pointer, "'threshold' needs 'above', 'below' or both");
-    if (params.above && params.below && *params.above > *params.below) faults.add(pointer + "/above", "'above' must not be above 'below'");
+    if (params.above && params.below && *params.above > *params.below)
+      faults.add(pointer + "/above", "'above' must not be above 'below'");
   }
 
   VolumeInfo output(const VolumeInfo& input) const override {
@@ -39,12 +40,15 @@ class Threshold final : public PointwiseStage {
 StageDefinition stage_threshold() {
   using P = Threshold::Params;
   return define_stage<Threshold>(
-      {.op = "threshold", .family = "intensity", .summary = "keeps voxels with above <= v <= below; the others, NaN too, become value",
+      {.op = "threshold",
+       .family = "intensity",
+       .summary = "keeps voxels with above <= v <= below; the others, NaN too, become value",
        .example = {{"op", "threshold"}, {"above", 0}, {"value", 0}}},
       Parameters<P>()
           .add("above", &P::above, {}, "lowest intensity kept")
           .add("below", &P::below, {}, "highest intensity kept")
-          .add("value", &P::value, {}, "what the others become; integer images keep their type when it is a whole number of it, else float32"));
+          .add("value", &P::value, {},
+               "what the others become; integer images keep their type when it is a whole number of it, else float32"));
 }
 
 }  // namespace volpipe
