@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <tuple>
 
 #include "io/module/dicom_stack.h"
@@ -130,7 +131,8 @@ DicomFolder group_dicom(const std::vector<std::string>& paths) {
       else for (const FrameRef& ref : stack.components[0]) group.files.push_back(members[ref.file].path);
       sorted.push_back({std::move(group), series_order(members[0].series_number)});
     } catch (const Error& error) {
-      folder.faults.push_back({members[0].path, error.what()});
+      const bool alone = members.size() == 1;
+      folder.faults.push_back({alone ? members[0].path : std::filesystem::path(members[0].path).parent_path().string(), error.what()});
     }
   }
   std::stable_sort(sorted.begin(), sorted.end(), [](const SortedGroup& a, const SortedGroup& b) {

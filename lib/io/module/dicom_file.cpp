@@ -167,10 +167,11 @@ std::vector<DicomFrame> read_frames(const DataSet& data) {
   if (count < 1) throw Error(ErrorCode::input, "NumberOfFrames is " + std::to_string(count) + ": at least one frame is expected");
 
   DicomFrame common = classic_frame(data);
-  if (!enhanced) {
-    if (count > 1) common.position.reset();
-    return std::vector<DicomFrame>(std::size_t(count), common);
-  }
+  if (!enhanced && count > 1)
+    throw Error(ErrorCode::input, "the file holds " + std::to_string(count) +
+                                      " frames without a position for each: only enhanced multi-frame files say where their "
+                                      "frames lie, so export the series as such or as single slices");
+  if (!enhanced) return {common};
   if (const auto shared = item_of(data, shared_groups)) read_functional_groups(*shared, common);
   const auto items = data.GetDataElement(frame_groups).GetValueAsSQ();
   if (!items || std::int64_t(items->GetNumberOfItems()) != count)
@@ -204,6 +205,22 @@ std::string pixel_fault(const DicomFile& file, std::uint32_t length, std::uint64
   if (present >= expected) return {};
   return file.name() + ": the pixel data are short, " + std::to_string(present) + " bytes of the " + std::to_string(expected) +
          " that its header announces: copy or export the file again";
+}
+
+/// Why the fragments of compressed pixel data are not whole; empty when they are followed by their delimiter.
+std::string fragment_fault(const DicomFile& file, std::ifstream& stream, std::uint64_t file_bytes) {
+  std::uint64_t position = file.pixel_offset;
+  for (std::array<std::uint8_t, 8> head{}; position + head.size() <= file_bytes;) {
+    stream.seekg(std::streamoff(position));
+    if (!stream.read(reinterpret_cast<char*>(head.data()), head.size())) break;
+    std::uint32_t tag, length;
+    std::memcpy(&tag, head.data(), 4);
+    std::memcpy(&length, head.data() + 4, 4);
+    if (tag == 0xe0ddfffe) return {};
+    if (tag != 0xe000fffe) break;
+    position += head.size() + length;
+  }
+  return file.name() + ": the compressed pixel data are cut short or damaged: copy or export the file again";
 }
 
 void read_pixel_layout(const DataSet& data, DicomFile& file) {
@@ -258,15 +275,17 @@ std::optional<DicomFile> read_dicom_file(const std::string& path) try {
   const bool deflated = syntax == gdcm::TransferSyntax::DeflatedExplicitVRLittleEndian;
   const bool big_endian = syntax.GetSwapCode() == gdcm::SwapCode::BigEndian;
   if (deflated) return file;
+  file.pixel_offset = reader.GetStreamCurrentPosition();
   stream.clear();
   stream.seekg(0, std::ios::end);
   const auto file_bytes = std::uint64_t(stream.tellg());
-  file.pixel_offset = reader.GetStreamCurrentPosition();
   const auto length = pixel_length(stream, file.pixel_offset, big_endian);
   file.plain = !syntax.IsEncapsulated() && !big_endian;
   if (!length)
     file.fault = file.name() + ": the file ends before its pixel data: copy or export it again";
-  else if (!syntax.IsEncapsulated())
+  else if (syntax.IsEncapsulated())
+    file.fault = fragment_fault(file, stream, file_bytes);
+  else
     file.fault = pixel_fault(file, *length, file_bytes);
   return file;
 } catch (Error& error) {

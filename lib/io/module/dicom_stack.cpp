@@ -192,10 +192,6 @@ void check_frames_are_placed(const std::vector<DicomFile>& files, const std::vec
     if (!names.empty())
       refuse(quoted_list(names) + ": " + what + " is missing, so the volume has no place in space: export the images with their geometry");
   };
-  const bool bare_frames = files[0].multi_frame && !frame_of(files, refs[0]).position;
-  if (bare_frames)
-    refuse(files[0].name() + " holds " + std::to_string(refs.size()) +
-           " frames without a position for each: only enhanced multi-frame files say where their frames lie; export the series as such or as single slices");
   check([](const DicomFrame& f) { return !f.position; }, "ImagePositionPatient");
   check([](const DicomFrame& f) { return !f.orientation; }, "ImageOrientationPatient");
   check([](const DicomFrame& f) { return !f.pixel_spacing || !((*f.pixel_spacing)[0] > 0 && (*f.pixel_spacing)[1] > 0); },
@@ -321,8 +317,8 @@ Geometry ras_geometry(const DicomFile& file, const DicomFrame& first, std::size_
   Affine map;
   for (int i = 0; i < 3; ++i) {
     const double sign = i < 2 ? -1 : 1;
-    for (int j = 0; j < 3; ++j) map.linear[i][j] = sign * columns[j][i];
-    map.offset[i] = sign * (*first.position)[i];
+    for (int j = 0; j < 3; ++j) map.linear[i][j] = sign * columns[j][i] + 0.0;
+    map.offset[i] = sign * (*first.position)[i] + 0.0;
   }
   return Geometry({file.columns, file.rows, std::int64_t(slices)}, map);
 }
@@ -348,7 +344,7 @@ DataType value_type(const std::vector<DicomFile>& files, const std::vector<Frame
   if (one_rescale && is_whole(first.slope) && is_whole(first.intercept)) {
     const double lowest = files[0].is_signed ? -std::ldexp(1, bits - 1) : 0;
     const double highest = std::ldexp(1, files[0].is_signed ? bits - 1 : bits) - 1;
-    const auto ends = std::minmax(lowest * first.slope + first.intercept, highest * first.slope + first.intercept);
+    const auto ends = std::minmax({lowest * first.slope + first.intercept, highest * first.slope + first.intercept});
     for (const DataType type : {DataType::int16, DataType::int32})
       if (ends.first >= integer_range(type).lowest && ends.second <= integer_range(type).highest) return type;
   }

@@ -156,25 +156,21 @@ Geometry geometry_of(const itk::ImageIOBase& io, Notices& notices) {
     map.offset[axis] = io.GetOrigin(axis);
   }
   if (dimensions == 2) notices.add("two_dimensional", "the image has two dimensions: it was taken as one slice of 1 mm");
-  for (int axis = 0; axis < 3; ++axis) {
-    map.linear[0][axis] = -map.linear[0][axis];
-    map.linear[1][axis] = -map.linear[1][axis];
-  }
+  for (int axis = 0; axis < 3; ++axis)
+    for (const int world : {0, 1}) map.linear[world][axis] = 0.0 - map.linear[world][axis];
   if (dimensions == 2) {
     const Vec3 normal = cross(map.linear.column(0), map.linear.column(1));
     for (int world = 0; world < 3; ++world) map.linear[world][2] = normal[world] / norm(normal);
   }
-  map.offset[0] = -map.offset[0];
-  map.offset[1] = -map.offset[1];
+  for (const int world : {0, 1}) map.offset[world] = 0.0 - map.offset[world];
   return Geometry(size, map);
 }
 
-/// -0 becomes 0, so that geometries compare and print alike.
-Geometry without_negative_zeros(const Geometry& geometry) {
-  Affine map = geometry.index_to_world();
-  for (auto& row : map.linear.m) for (double& value : row) value += 0.0;
-  for (double& value : map.offset) value += 0.0;
-  return Geometry(geometry.size(), map);
+/// Refuses sizes whose product no file can hold, before anything multiplies them.
+void check_sizes(const itk::ImageIOBase& io) {
+  double values = io.GetNumberOfComponents();
+  for (unsigned axis = 0; axis < io.GetNumberOfDimensions(); ++axis) values *= double(io.GetDimensions(axis));
+  if (!(values >= 1 && values < 1e15)) throw Error(ErrorCode::input, "the header announces an impossible size: the file is damaged");
 }
 
 Header read_header(const std::string& path, Notices& notices) {
@@ -192,6 +188,7 @@ Header read_header(const std::string& path, Notices& notices) {
   const auto frames = dimensions == 4 ? std::int64_t(io.GetDimensions(3)) : 1;
   if (dimensions < 2 || dimensions > 4)
     throw Error(ErrorCode::unsupported, "the image has " + std::to_string(dimensions) + " dimensions: 2, 3 or 4 are supported");
+  check_sizes(io);
   if (frames > 1 && components > 1)
     throw Error(ErrorCode::unsupported, "the image has both a fourth dimension and several components a voxel: split it first");
   if (io.GetPixelType() == itk::IOPixelEnum::COMPLEX)
@@ -201,7 +198,7 @@ Header read_header(const std::string& path, Notices& notices) {
   header.stored = stored_type(io);
   header.layout = frames > 1 || components == 1 ? Layout::planar : Layout::interleaved;
   header.info.dtype = header.stored.type;
-  header.info.geometry = without_negative_zeros(geometry_of(io, notices));
+  header.info.geometry = geometry_of(io, notices);
   header.info.components = frames * components;
   if (components > 1) header.info.component_axis = ComponentAxis::channels;
   if (frames > 1) {
@@ -249,6 +246,17 @@ void unpack_values(const std::uint8_t* in, bool interleaved, const Header& heade
   });
 }
 
+void note_non_finite(const Volume& volume, Notices& notices) {
+  std::int64_t found = 0;
+  visit(volume.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_floating_point_v<T>)
+      for (std::int64_t i = 0; i < volume.info().value_count(); ++i) found += !std::isfinite(volume.data_as<T>()[i]);
+  });
+  if (found > 0) notices.add("non_finite_voxels", std::to_string(found) + " of " + std::to_string(volume.info().value_count()) +
+                                                   " values are NaN or infinite: they are kept");
+}
+
 }  // namespace
 
 VolumeInfo read_itk_info(const std::string& path, Notices& notices) {
@@ -263,6 +271,7 @@ Volume read_itk(const std::string& path, const HostAllocator& allocate, Notices&
     const bool by_itk = header.layout == Layout::unknown || header.payload.encoding == Payload::Encoding::other;
     if (!by_itk && header.layout == Layout::planar && !header.stored.is_64_bit) {
       read_payload(header.payload, volume.data(), header.stored_bytes(), header.stored.bytes());
+      note_non_finite(volume, notices);
       if (timing) *timing = {milliseconds_since(start), 0};
       return volume;
     }
@@ -276,6 +285,7 @@ Volume read_itk(const std::string& path, const HostAllocator& allocate, Notices&
     const double read_ms = milliseconds_since(start);
     const auto decoding = Clock::now();
     unpack_values(values.data(), by_itk || header.layout == Layout::interleaved, header, volume);
+    note_non_finite(volume, notices);
     if (timing) *timing = {read_ms, milliseconds_since(decoding)};
     return volume;
   });

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <vector>
 
 #include "io/gzip.h"
@@ -139,6 +141,34 @@ void locate_meta_payload(const std::string& path, const HeaderFields& fields, st
   else if (skip > 0) payload.offset = std::uint64_t(skip);
 }
 
+/// Numbers in the field `key`: none where it is absent, exactly `count` finite ones where it is there.
+std::vector<double> numbers_of(const std::string& path, const HeaderFields& fields, const std::string& key, std::size_t count) {
+  std::vector<double> numbers;
+  const auto field = fields.find(key);
+  if (field == fields.end()) return numbers;
+  std::istringstream stream(field->second);
+  for (double value; numbers.size() < count && stream >> value;) numbers.push_back(value);
+  const bool finite = std::all_of(numbers.begin(), numbers.end(), [](double value) { return std::isfinite(value); });
+  if (numbers.size() < count || !finite)
+    refuse(path, "the header field '" + key + "' is '" + field->second + "' where " + std::to_string(count) + " numbers are expected");
+  return numbers;
+}
+
+/// What MetaIO would complain of on standard error.
+void check_meta_fields(const std::string& path, const HeaderFields& fields) {
+  const std::int64_t dimensions = whole_number(path, fields, "ndims", 0);
+  if (dimensions < 1 || dimensions > 10)
+    refuse(path, "the header field 'NDims' is '" + field_of(fields, "ndims") + "' where 2, 3 or 4 is expected");
+  const auto count = std::size_t(dimensions);
+  const auto sizes = numbers_of(path, fields, "dimsize", count);
+  if (sizes.empty() || std::any_of(sizes.begin(), sizes.end(), [](double n) { return n < 1 || n > 2147483647; }))
+    refuse(path, "the header field 'DimSize' is '" + field_of(fields, "dimsize") + "' where " + std::to_string(count) + " positive sizes are expected");
+  for (const char* key : {"elementspacing", "elementsize", "offset", "position", "origin", "centerofrotation"}) numbers_of(path, fields, key, count);
+  for (const char* key : {"transformmatrix", "orientation", "rotation"}) numbers_of(path, fields, key, count * count);
+  if (!field_of(fields, "elementtype").starts_with("MET_"))
+    refuse(path, "the header field 'ElementType' is '" + field_of(fields, "elementtype") + "' where a type such as MET_SHORT is expected");
+}
+
 void check_length(const Payload& payload, std::uint64_t present, std::uint64_t expected) {
   if (present < expected)
     refuse(payload.path, "the voxel data are short, " + std::to_string(present) + " bytes of the " + std::to_string(expected) +
@@ -227,6 +257,7 @@ TextHeader read_meta_header(const std::string& path) {
     const std::string key = lower(trimmed(line.substr(0, equals)));
     header.fields[key] = trimmed(line.substr(equals + 1));
     if (key != "elementdatafile") continue;
+    check_meta_fields(path, header.fields);
     locate_meta_payload(path, header.fields, lines.position(), header.payload);
     return header;
   }
