@@ -14,9 +14,13 @@ def resize_coordinates(size, target, align):
 
 
 def resample_axis(size, spacing, target_spacing, grid):
-    """Source coordinates of one axis: "extent" keeps the field of view, "center" the first voxel's centre."""
-    target = max(1, int(np.floor(size * spacing / target_spacing + 0.5 + 1e-6)))
-    shift = (target_spacing / spacing - 1) / 2 if grid == "extent" else 0.0
+    """Source coordinates of one axis: "extent" keeps the field of view, "center" the first voxel's centre; as many voxels
+    as come nearest to the extent, or to the distance of the outer centres."""
+    if grid == "extent":
+        shift, steps = (target_spacing / spacing - 1) / 2, size * spacing / target_spacing - 1
+    else:
+        shift, steps = 0.0, (size - 1) * spacing / target_spacing
+    target = max(1, int(np.floor(steps + 0.5 + 1e-6)) + 1)
     return np.arange(target) * target_spacing / spacing + shift
 
 
