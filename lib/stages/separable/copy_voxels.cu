@@ -9,7 +9,6 @@ namespace volpipe::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kRowsPerThread = 4;
 constexpr int kTile = 64;
 constexpr unsigned kMaxGridY = 65535;
 
@@ -39,6 +38,9 @@ struct alignas(V * sizeof(T)) Pack {
     if constexpr (sizeof(Pack) == 16) {
       const uint4 raw = *reinterpret_cast<const uint4*>(from);
       memcpy(&pack, &raw, sizeof raw);
+    } else if constexpr (sizeof(Pack) == 8) {
+      const uint2 raw = *reinterpret_cast<const uint2*>(from);
+      memcpy(&pack, &raw, sizeof raw);
     } else {
       pack = *reinterpret_cast<const Pack*>(from);
     }
@@ -49,6 +51,10 @@ struct alignas(V * sizeof(T)) Pack {
       uint4 raw;
       memcpy(&raw, this, sizeof raw);
       *reinterpret_cast<uint4*>(to) = raw;
+    } else if constexpr (sizeof(Pack) == 8) {
+      uint2 raw;
+      memcpy(&raw, this, sizeof raw);
+      *reinterpret_cast<uint2*>(to) = raw;
     } else {
       *reinterpret_cast<Pack*>(to) = *this;
     }
@@ -77,12 +83,17 @@ __device__ __forceinline__ Pack<T, V> load_piece(const T* row, int2 piece, const
   return result;
 }
 
-/// The first axis is x on both sides. Each thread: V voxels along x of kRowsPerThread rows.
+/// Loads that a thread has on their way at once.
+template <class T, int V>
+constexpr int kRowsPerThread = V * sizeof(T) >= 16 ? 4 : 8;
+
+/// The first axis is x on both sides. Each thread: V voxels along x of some rows.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads) copy_rows(Planes planes, const int2* pieces, unsigned pieces_per_row, const T* input, T* output, T fill) {
   const unsigned thread = blockIdx.x * kThreads + threadIdx.x;
   const unsigned piece_index = thread % pieces_per_row;
-  const int first_row = int(thread / pieces_per_row) * kRowsPerThread;
+  constexpr int kRows = kRowsPerThread<T, V>;
+  const int first_row = int(thread / pieces_per_row) * kRows;
   if (first_row >= planes.second.size) return;
   const int2 piece = pieces[piece_index];
   const std::int32_t* index = planes.first.index + piece_index * V;
@@ -91,9 +102,9 @@ __global__ void __launch_bounds__(kThreads) copy_rows(Planes planes, const int2*
     const std::int32_t z = planes.third.index[third];
     const T* source = input + component * planes.source_voxels + z * planes.third.source_stride;
     T* target = output + component * planes.target_voxels + third * planes.third.target_stride + first_row * planes.second.target_stride + piece_index * V;
-    Pack<T, V> loaded[kRowsPerThread];
+    Pack<T, V> loaded[kRows];
 #pragma unroll
-    for (int r = 0; r < kRowsPerThread; ++r) {
+    for (int r = 0; r < kRows; ++r) {
       const std::int32_t y = first_row + r < planes.second.size ? planes.second.index[first_row + r] : -1;
       if (y >= 0 && z >= 0) {
         loaded[r] = load_piece<T, V>(source + y * planes.second.source_stride, piece, index, fill);
@@ -103,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) copy_rows(Planes planes, const int2*
       }
     }
 #pragma unroll
-    for (int r = 0; r < kRowsPerThread; ++r)
+    for (int r = 0; r < kRows; ++r)
       if (first_row + r < planes.second.size) loaded[r].store(target + r * planes.second.target_stride);
   }
 }
@@ -121,11 +132,15 @@ __global__ void __launch_bounds__(kThreads) copy_transposed(Planes planes, unsig
     const std::int32_t o = planes.third.index[third];
     const T* source = input + component * planes.source_voxels + o * planes.third.source_stride + source_a;
     const bool filled = source_a < 0 || o < 0;
+    T loaded[kTile / kStep];
 #pragma unroll
-    for (int x = first; x < kTile; x += kStep) {
-      const std::int32_t i = x0 + x < planes.first.size ? planes.first.index[x0 + x] : -1;
-      tile[x][column] = filled || i < 0 ? fill : source[i * planes.first.source_stride];
+    for (int q = 0; q < kTile / kStep; ++q) {
+      const int x = x0 + first + q * kStep;
+      const std::int32_t i = x < planes.first.size && !filled ? planes.first.index[x] : -1;
+      loaded[q] = i < 0 ? fill : source[i * planes.first.source_stride];
     }
+#pragma unroll
+    for (int q = 0; q < kTile / kStep; ++q) tile[first + q * kStep][column] = loaded[q];
     __syncthreads();
     T* target = output + component * planes.target_voxels + third * planes.third.target_stride + x0 + column;
     if (x0 + column < planes.first.size) {
@@ -155,7 +170,7 @@ void launch_rows(DeviceContext& context, const CopyWork& work, const Planes& pla
   std::vector<int2> pieces;
   for (std::size_t x = 0; x < work.index[0].size(); x += V) pieces.push_back(piece_at(work.index[0], x, V));
   const DeviceTable<int2> table(context, pieces);
-  const std::int64_t threads = std::int64_t(pieces.size()) * divide_up(planes.second.size, kRowsPerThread);
+  const std::int64_t threads = std::int64_t(pieces.size()) * divide_up(planes.second.size, kRowsPerThread<T, V>);
   const dim3 grid(unsigned(divide_up(threads, kThreads)), plane_blocks(planes));
   copy_rows<T, V><<<grid, kThreads, 0, stream_of(context)>>>(planes, table.data(), unsigned(pieces.size()), input, output, fill);
 }
@@ -185,6 +200,8 @@ void copy(DeviceContext& context, const CopyWork& work, const void* input, void*
   constexpr int kVoxels = 16 / sizeof(T);
   if (along_x && m[0] % kVoxels == 0) {
     launch_rows<T, kVoxels>(context, work, planes, source, target, fill);
+  } else if (along_x && kVoxels > 2 && m[0] % (kVoxels / 2) == 0) {
+    launch_rows<T, (kVoxels > 2 ? kVoxels / 2 : 1)>(context, work, planes, source, target, fill);
   } else if (along_x) {
     launch_rows<T, 1>(context, work, planes, source, target, fill);
   } else {
