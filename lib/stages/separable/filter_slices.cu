@@ -8,6 +8,7 @@
 
 #include "device/cuda_context.h"
 #include "stages/separable/executors.h"
+#include "stages/separable/packed_tables.h"
 
 namespace volpipe::cuda {
 
@@ -397,12 +398,20 @@ class TableBuilder {
   std::size_t tile_count() const { return tiles_.size(); }
   std::int64_t target_size() const { return matrix_.output_size(); }
 
-  AxisTable place(std::vector<std::byte>& bytes, const std::byte* device) const {
+  void pack(PackedTables& tables) {
+    at_groups_ = tables.add(groups_);
+    at_weights_ = tables.add(weights_);
+    at_fills_ = tables.add(fills_);
+    at_tiles_ = tables.add(tiles_);
+  }
+
+  /// Once they are uploaded.
+  AxisTable table(const PackedTables& tables) const {
     AxisTable table{};
-    table.groups = append(bytes, device, groups_);
-    table.weights = append(bytes, device, weights_);
-    table.fills = fills_.empty() ? nullptr : append(bytes, device, fills_);
-    table.tiles = append(bytes, device, tiles_);
+    table.groups = tables.at<Group>(at_groups_);
+    table.weights = tables.at<float4>(at_weights_);
+    table.fills = fills_.empty() ? nullptr : tables.at<float>(at_fills_);
+    table.tiles = tables.at<Tile>(at_tiles_);
     table.source_size = std::int32_t(matrix_.input_size());
     table.target_size = std::int32_t(matrix_.output_size());
     table.groups_per_tile = groups_per_tile_;
@@ -514,14 +523,6 @@ class TableBuilder {
     return end - begin;
   }
 
-  template <class E>
-  static const E* append(std::vector<std::byte>& bytes, const std::byte* device, const std::vector<E>& entries) {
-    const std::size_t at = (bytes.size() + 15) / 16 * 16;
-    bytes.resize(at + entries.size() * sizeof(E));
-    std::memcpy(bytes.data() + at, entries.data(), entries.size() * sizeof(E));
-    return reinterpret_cast<const E*>(device + at);
-  }
-
   const AxisMatrix& matrix_;
   std::vector<Group> groups_;
   std::vector<std::int64_t> begins_;
@@ -532,6 +533,7 @@ class TableBuilder {
   std::vector<Tile> tiles_;
   int groups_per_tile_ = 1;
   std::int64_t longest_ = 1;
+  std::size_t at_groups_ = 0, at_weights_ = 0, at_fills_ = 0, at_tiles_ = 0;
 };
 
 /// Cuts an axis into equal tiles of the height with the least work(longest window, rows) in all, among those whose
@@ -570,17 +572,14 @@ bool filter_columns_in_tiles(DeviceContext& context, const SliceWork& work, cons
   const auto bytes_of = [](std::int64_t window) { return std::size_t(window) * kColumns * sizeof(float); };
   if (!cut_to_fit(builder, 64, kThreeBlocks, bytes_of, [](std::int64_t window, std::int64_t rows) { return window + rows; })) return false;
   const std::size_t shared = bytes_of(builder.longest_window());
-  std::vector<std::byte> bytes;
-  builder.place(bytes, nullptr);
-  Buffer device = context.allocate(bytes.size());
-  bytes.clear();
-  const AxisTable table = builder.place(bytes, static_cast<const std::byte*>(device.data()));
-  copy_to_device(context, device.data(), bytes.data(), bytes.size());
+  PackedTables tables;
+  builder.pack(tables);
+  tables.upload(context);
 
   const unsigned tiles = unsigned(builder.tile_count());
   const dim3 grid(unsigned(divide_up(work.columns, kColumns) * tiles), unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
   allow_shared(filter_y<T>, shared);
-  filter_y<T><<<grid, kThreads, shared, stream_of(context)>>>(table, tiles, work.columns, work.slices, input, output);
+  filter_y<T><<<grid, kThreads, shared, stream_of(context)>>>(builder.table(tables), tiles, work.columns, work.slices, input, output);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
   return true;
 }
@@ -595,19 +594,15 @@ bool filter_planes_in_tiles(DeviceContext& context, const SliceWork& work, const
   if (!cut_to_fit(y_builder, 32, kTwoBlocks, bytes_of, work_of)) return false;
   const std::int64_t mid_rows = y_builder.longest_window();
   const std::size_t shared = bytes_of(mid_rows);
-  std::vector<std::byte> bytes;
-  x_builder.place(bytes, nullptr);
-  y_builder.place(bytes, nullptr);
-  Buffer device = context.allocate(bytes.size());
-  bytes.clear();
-  const AxisTable x_table = x_builder.place(bytes, static_cast<const std::byte*>(device.data()));
-  const AxisTable y_table = y_builder.place(bytes, static_cast<const std::byte*>(device.data()));
-  copy_to_device(context, device.data(), bytes.data(), bytes.size());
+  PackedTables tables;
+  x_builder.pack(tables);
+  y_builder.pack(tables);
+  tables.upload(context);
 
   const unsigned tiles_x = unsigned(x_builder.tile_count());
   const dim3 grid(tiles_x * unsigned(y_builder.tile_count()), unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
   allow_shared(filter_xy<T>, shared);
-  filter_xy<T><<<grid, kThreads, shared, stream_of(context)>>>(x_table, y_table, tiles_x, int(stride), int(mid_rows), work.slices, input, output);
+  filter_xy<T><<<grid, kThreads, shared, stream_of(context)>>>(x_builder.table(tables), y_builder.table(tables), tiles_x, int(stride), int(mid_rows), work.slices, input, output);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
   return true;
 }
