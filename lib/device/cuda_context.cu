@@ -237,16 +237,16 @@ void copy_to_host(DeviceContext& context, void* host, const void* device, std::s
 
 namespace {
 
+std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
 /// Devices the driver shows, or the reason why there are none.
 int device_count(std::string* reason) {
-  int driver = 0, runtime = 0, count = 0;
-  cudaRuntimeGetVersion(&runtime);
-  const auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
+  int driver = 0, count = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
     *reason = "no NVIDIA driver is installed";
   } else if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
     *reason = status == cudaErrorInsufficientDriver
-                  ? "the NVIDIA driver is too old: it supports CUDA " + version(driver) + ", volpipe was built with CUDA " + version(runtime)
+                  ? "the NVIDIA driver is too old: it supports CUDA " + version_text(driver) + ", volpipe was built with CUDA " + runtime_version()
                   : std::string("CUDA cannot start: ") + cudaGetErrorString(status);
     count = 0;
   } else if (count == 0) {
@@ -267,6 +267,8 @@ std::string why_no_code(int index) {
 }
 
 }  // namespace
+
+std::string runtime_version() { return version_text(CUDART_VERSION); }
 
 std::vector<DeviceInfo> list_devices() {
   std::string reason;

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/context.h"
@@ -13,6 +14,7 @@
 
 namespace volpipe::cuda {
 
+VOLPIPE_CUDA_CODE std::string runtime_version();  ///< "13.0"
 VOLPIPE_CUDA_CODE std::vector<DeviceInfo> list_devices();
 VOLPIPE_CUDA_CODE std::string why_unusable(int index);
 VOLPIPE_CUDA_CODE std::unique_ptr<DeviceContext> make_context(int index, int threads);

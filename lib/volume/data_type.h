@@ -27,7 +27,7 @@ template <class T> struct TypeTag { using type = T; };
 
 /// Calls visitor(TypeTag<T>{}) with the C++ type of `type`.
 template <class Visitor>
-decltype(auto) visit(DataType type, Visitor&& visitor) {
+constexpr decltype(auto) visit(DataType type, Visitor&& visitor) {
   switch (type) {
     case DataType::uint8: return visitor(TypeTag<std::uint8_t>{});
     case DataType::int8: return visitor(TypeTag<std::int8_t>{});

@@ -48,6 +48,7 @@ class Volume {
     return static_cast<const std::byte*>(buffer_.data()) + std::size_t(c * info_.geometry.voxel_count()) * size_of(info_.dtype);
   }
   void* component(std::int64_t c) { return const_cast<void*>(std::as_const(*this).component(c)); }
+  Buffer take_buffer() && { return std::move(buffer_); }
 
  private:
   VolumeInfo info_;

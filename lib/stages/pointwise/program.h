@@ -12,52 +12,65 @@
 
 namespace volpipe {
 
-/// acc is the accumulator, x the operand (the immediate `a`, or register r0 .. r3), a and b the immediates.
-/// Comparisons give 1 or 0; false, for and/or/not/select, is 0.
+/// What one instruction does to the accumulator acc. x is the instruction's operand (its immediate `a`, or a register),
+/// b its second immediate. Comparisons give 1 or 0; for and/or/not/select 0 is false and all else, NaN too, is true.
 enum class Op : std::uint8_t {
-  load,        ///< acc = voxel of input `source`
-  set,         ///< acc = x
-  store,       ///< r[source] = acc
-  add, subtract, subtract_from,  ///< acc + x, acc - x, x - acc
-  multiply, divide, divide_by,   ///< acc * x, acc / x, x / acc
-  fma,         ///< acc * a + b, rounded once
-  minimum, maximum,              ///< NaN only where acc is NaN
-  clamp,       ///< min(max(acc, a), b)
-  abs, negate, floor, ceil, round,  ///< round: half away from zero
+  load,         ///< acc = voxel of input `index`
+  store,        ///< register `index` = acc
+  to_integer,   ///< rounded half away from zero, then saturated to [a, b]; NaN gives 0; both are counted (no register)
+  set,          ///< acc = x
+  add, subtract, subtract_from,     ///< acc + x, acc - x, x - acc
+  multiply, divide, divide_by,      ///< acc * x, acc / x, x / acc
+  fma,          ///< acc * x + b, rounded once
+  minimum, maximum,                 ///< NaN only where acc is NaN
+  clamp,        ///< min(max(acc, x), b); NaN stays
+  abs, negate, floor, ceil, truncate, round,  ///< round: half away from zero
   exp, log, log10, sqrt,
-  power,       ///< acc ^ x
-  signed_power,///< sign(acc) |acc| ^ x
+  power,        ///< acc ^ x, as C's pow
+  signed_power, ///< sign(acc) |acc| ^ x
   less, less_equal, greater, greater_equal, equal, not_equal,  ///< acc ? x
   logical_and, logical_or, logical_not,
-  select,      ///< r[source] != 0 ? acc : a
-  sign, is_finite,
-  replace_nonfinite,  ///< finite acc stays, else a
-  keep_nonfinite,     ///< acc where r[source] is finite, else r[source]
+  select,       ///< x != 0 ? acc : b
+  sign,         ///< -1, 0 or 1; NaN stays
+  is_finite,
+  replace_nonfinite,  ///< finite acc stays, else x
+  keep_nonfinite,     ///< acc where x is finite, else x
 };
+
+/// The word for an op in listings: its name in this header.
+std::string_view to_string(Op op);
 
 /// Where an instruction's operand x comes from.
 enum class Operand : std::uint8_t { immediate, r0, r1, r2, r3 };
 
 struct Instruction {
   Op op;
-  Operand source = Operand::immediate;  ///< for load: the input's number is in `index`
-  std::uint8_t index = 0;
+  Operand operand = Operand::immediate;
+  std::uint8_t index = 0;  ///< load: the input's number; store: the register's
   double a = 0, b = 0;
 };
 
-/// Instructions in order; starts with acc = voxel of input 0, ends with the result in acc.
+/// Instructions in order. The accumulator starts as the voxel of input 0 and the registers as 0; what the accumulator
+/// holds at the end is the result, so the empty program is the identity.
 class Program {
  public:
   static constexpr int kRegisters = 4;
   static constexpr int kMaxInstructions = 96;  ///< fits a kernel parameter in either precision
   static constexpr int kMaxInputs = 4;
 
+  Program& load(int input) { return add({Op::load, Operand::immediate, std::uint8_t(input)}); }
+  /// Keeps the accumulator in r0 .. r3.
+  Program& store(Operand target) { return add({Op::store, Operand::immediate, std::uint8_t(int(target) - 1)}); }
   Program& add(Op op, double a = 0, double b = 0) { return add({op, Operand::immediate, 0, a, b}); }
-  Program& add(Op op, Operand source, double a = 0) { return add({op, source, 0, a, 0}); }
-  Program& add(const Instruction& instruction);  ///< throws Error(internal) when full
+  Program& add(Op op, Operand x, double b = 0) { return add({op, x, 0, 0, b}); }
+  /// Throws Error(internal) when the program is full or the instruction names an input or register that does not exist.
+  Program& add(const Instruction& instruction);
+
   bool empty() const { return instructions_.empty(); }
   std::size_t size() const { return instructions_.size(); }
   std::span<const Instruction> instructions() const { return instructions_; }
+  bool is_identity() const;  ///< nothing but, at most, the first load
+  bool uses_registers() const;
   /// One line an instruction, for `volpipe plan`.
   std::string listing() const;
 
@@ -68,15 +81,28 @@ class Program {
 /// What a program runs in: float32, or float64 for 32-bit integers (exact up to 2^53) and where asked.
 enum class Precision : std::uint8_t { single, double_ };
 
-/// One or more volumes of one grid on one device, read voxel by voxel; only the component range is visited.
+/// A volume of the grid, or one of its components, on the context's device; any alignment that suits its type.
 struct ProgramInput {
   const void* data;
   DataType dtype;
 };
 
+/// `asked`, raised to double_ when an input, the result or a to_integer is a 32-bit integer. run_program and the
+/// statistics raise it themselves.
+Precision needed_precision(const Program& program, std::span<const ProgramInput> inputs, DataType result_type, Precision asked);
+
+/// Voxels that conversions to integers changed beyond rounding.
+struct ConversionCounts {
+  std::int64_t saturated = 0;  ///< beyond the type's range, infinities among them
+  std::int64_t nan = 0;        ///< became 0
+  bool operator==(const ConversionCounts&) const = default;
+};
+
 /// result[i] = program(inputs[.][i]) for i in [0, count), converted to the result's type: integers round half away from
-/// zero and saturate (NaN gives 0). Returns the number of voxels that saturated (0 for floating results).
-std::int64_t run_program(DeviceContext& context, const Program& program, std::span<const ProgramInput> inputs,
-                         void* result, DataType result_type, std::int64_t count, Precision precision);
+/// zero and saturate, NaN gives 0, and the counts say how often. `result` may be one of the inputs when the types have
+/// one size. On CUDA the call waits for the counts only when something is converted to an integer. The devices agree to
+/// 4 ulp in double and to the bit in float32.
+ConversionCounts run_program(DeviceContext& context, const Program& program, std::span<const ProgramInput> inputs,
+                             void* result, DataType result_type, std::int64_t count, Precision precision);
 
 }  // namespace volpipe

@@ -1,5 +1,5 @@
-// Deterministic statistics of a program's values: fixed pieces, fixed tree, the same for any number of threads; counts
-// are 64-bit, sums are in double. Non-finite voxels are left out and counted.
+// Deterministic statistics of a program's values: fixed chunks, fixed lanes, fixed tree, the same for any number of
+// threads and on either device; counts are 64-bit, sums are in double. Non-finite voxels are left out and counted.
 #pragma once
 
 #include <limits>
@@ -11,7 +11,8 @@
 
 namespace volpipe {
 
-/// Which voxels are looked at: the value after the program decides (nonzero, above), or another volume (nonzero there).
+/// Which voxels are looked at: the value after the program decides (nonzero, above), or another volume of the grid on
+/// the same device (nonzero there). NaN is nonzero, and above nothing.
 struct Selection {
   enum class Kind : std::uint8_t { all, nonzero, above, mask } kind = Kind::all;
   double threshold = 0;
@@ -23,8 +24,8 @@ struct SampledValues {
   std::span<const ProgramInput> inputs;
   const Program* program;
   std::int64_t count;
-  Selection selection;
-  Precision precision;
+  Selection selection{};
+  Precision precision = Precision::single;
 };
 
 struct Moments {
@@ -33,23 +34,29 @@ struct Moments {
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
   double mean = 0;
-  double sum_squares = 0;  ///< of differences from the mean
+  double sum_squares = 0;       ///< of differences from the mean
   double std(double ddof = 0) const;  ///< 0 when count <= ddof
+  bool operator==(const Moments&) const = default;
 };
 
 /// Moments of two disjoint sets together (Chan, Golub, LeVeque 1979).
 Moments merge(const Moments& a, const Moments& b);
 
+/// One pass; the devices give the same bits.
 Moments compute_moments(DeviceContext& context, const SampledValues& values);
 
 /// Exact percentiles (0 to 100) of the finite values, linear between order statistics (numpy's default), by radix
-/// selection on the value's bits; NaN when nothing is selected.
+/// selection on the value's bits; NaN when nothing is selected. Several percentiles share the passes. On CUDA, scratch
+/// memory for an eighth of the values is taken.
 std::vector<double> compute_percentiles(DeviceContext& context, const SampledValues& values, std::span<const double> percents);
 
-/// Counts in `bins` equal bins over [low, high]; values outside are left out; `high` belongs to the last bin.
+/// Counts in `bins` equal bins over [low, high]: bin floor((value - low) * (bins / (high - low))) in double; values
+/// outside are left out; `high` belongs to the last bin. Throws Error(internal) unless low < high and bins > 0.
 std::vector<std::int64_t> compute_histogram(DeviceContext& context, const SampledValues& values, double low, double high, int bins);
 
-/// Otsu's threshold of the values on a 256-bin histogram between their minimum and maximum (Otsu 1979).
+/// Otsu's threshold (1979) of the values on a 256-bin histogram between their minimum and maximum: the centre of the bin
+/// that parts the classes, as scikit-image's threshold_otsu; foreground is what lies above it. The constant itself for a
+/// constant image; NaN when nothing is selected.
 double otsu_threshold(DeviceContext& context, const SampledValues& values);
 
 }  // namespace volpipe

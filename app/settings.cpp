@@ -1,0 +1,55 @@
+#include "settings.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "volume/error.h"
+
+namespace volpipe::app {
+
+std::map<std::string, Json> parse_settings(const std::vector<std::string>& settings) {
+  std::map<std::string, Json> result;
+  for (const std::string& setting : settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == std::string::npos || equals == 0) throw Error(ErrorCode::usage, "--set '" + setting + "' must be NAME=VALUE");
+    const std::string value = setting.substr(equals + 1);
+    Json parsed = Json::parse(value, nullptr, false);
+    result[setting.substr(0, equals)] = parsed.is_discarded() ? Json(value) : std::move(parsed);
+  }
+  return result;
+}
+
+std::size_t parse_bytes(const std::string& text) {
+  double number = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string unit(end, text.data() + text.size());
+  if (unit.size() > 1 && (unit.ends_with("B") || unit.ends_with("b"))) unit.pop_back();
+  if (unit.size() > 1 && (unit.ends_with("i"))) unit.pop_back();
+  const std::string_view units = "KMGTkmgt";
+  const std::size_t at = unit.size() == 1 ? units.find(unit[0]) : std::string_view::npos;
+  if (fault != std::errc{} || !(number > 0) || (!unit.empty() && at == std::string_view::npos))
+    throw Error(ErrorCode::usage, "--memory '" + text + "' must be a size such as 8G or 512M");
+  return std::size_t(unit.empty() ? number : number * std::pow(1024.0, double(at % 4 + 1)));
+}
+
+std::pair<int, int> parse_shard(const std::string& text) {
+  int index = 0, count = 0;
+  const char* end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, index);
+  const bool slash = first.ptr != end && *first.ptr == '/';
+  const auto second = slash ? std::from_chars(first.ptr + 1, end, count) : first;
+  if (!slash || first.ec != std::errc{} || second.ec != std::errc{} || second.ptr != end || index < 1 || index > count)
+    throw Error(ErrorCode::usage, "--shard '" + text + "' must be I/N with 1 <= I <= N");
+  return {index, count};
+}
+
+std::string human_bytes(double bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+  return text;
+}
+
+}  // namespace volpipe::app

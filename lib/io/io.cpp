@@ -1,0 +1,71 @@
+#include "io/io.h"
+
+#include <algorithm>
+#include <array>
+
+#include "io/file_names.h"
+#include "io/load_module.h"
+#include "io/nifti.h"
+#include "volume/error.h"
+
+namespace volpipe::io {
+
+namespace {
+
+bool goes_to_nifti(const Source& source) { return !source.is_dicom() && is_nifti_name(source.path); }
+
+void check_input_format(const Source& source) {
+  if (source.is_dicom() || volume_extension(source.path)) return;
+  throw Error(ErrorCode::input, "the file is of no known kind: .nii, .nii.gz, .hdr/.img, .nrrd, .nhdr, .mha, .mhd or DICOM is expected")
+      .with_path(source.path);
+}
+
+}  // namespace
+
+VolumeInfo read_info(const Source& source, Notices& notices) {
+  return with_path(source.path, [&] {
+    check_input_format(source);
+    return goes_to_nifti(source) ? read_nifti_info(source.path, notices) : load_module().read_info(source, notices);
+  });
+}
+
+Volume read(const Source& source, const HostAllocator& allocate, Notices& notices, ReadTiming* timing) {
+  return with_path(source.path, [&] {
+    check_input_format(source);
+    return goes_to_nifti(source) ? read_nifti(source.path, allocate, notices, timing)
+                                 : load_module().read(source, allocate, notices, timing);
+  });
+}
+
+void check_output_format(const std::string& path) {
+  const auto extension = volume_extension(path);
+  constexpr std::array<std::string_view, 5> kWritten = {".nii", ".nii.gz", ".nrrd", ".mha", ".mhd"};
+  if (extension && std::find(kWritten.begin(), kWritten.end(), *extension) != kWritten.end()) return;
+  throw Error(ErrorCode::usage, "'" + path + "' does not name a format that can be written: end it with .nii.gz, .nii, .nrrd, .mha or .mhd")
+      .with_path(path);
+}
+
+void write(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing) {
+  check_output_format(path);
+  if (!volume.device().is_cpu())
+    throw Error(ErrorCode::internal, "a volume on " + volume.device().name() + " was to be written: copy it to the host first").with_path(path);
+  with_path(path, [&] {
+    if (is_nifti_name(path)) write_nifti(volume, path, overwrite, timing);
+    else load_module().write(volume, path, overwrite, timing);
+  });
+}
+
+void write_png(const std::string& path, const std::vector<std::uint8_t>& pixels, int width, int height, int channels) {
+  load_module().write_png(path, pixels, width, height, channels);
+}
+
+void write_dicom_series(const Volume& volume, const std::string& folder, const std::string& series_description) {
+  load_module().write_dicom_series(volume, folder, series_description);
+}
+
+std::vector<std::pair<std::string, std::string>> describe_header(const Source& source) {
+  if (!goes_to_nifti(source)) return {};
+  return with_path(source.path, [&] { return describe_nifti_header(source.path); });
+}
+
+}  // namespace volpipe::io

@@ -1,0 +1,61 @@
+// One DICOM file as it says it is: its pixel layout and, for each of its frames, where that frame lies and what its values
+// mean. Nothing is filled in: what the file does not say stays empty.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "volume/matrix.h"
+
+namespace volpipe::io {
+
+/// What may tell apart frames that lie at one position.
+enum class FrameMark { acquisition, temporal_position, trigger_time, b_value, echo_number, echo_time, image_type };
+inline constexpr std::array<const char*, 7> kFrameMarkNames = {
+    "AcquisitionNumber", "TemporalPosition", "TriggerTime", "b-value", "EchoNumbers", "EchoTime", "ImageType"};
+using FrameMarks = std::array<std::string, kFrameMarkNames.size()>;  ///< as text; empty where the file says nothing
+
+struct DicomFrame {
+  std::optional<Vec3> position;                      ///< LPS mm, centre of the first pixel
+  std::optional<std::array<Vec3, 2>> orientation;    ///< LPS: along a row (column index grows), along a column
+  std::optional<std::array<double, 2>> pixel_spacing;  ///< mm, as stored: between rows, between columns
+  std::optional<double> slice_thickness;             ///< mm
+  std::optional<double> spacing_between_slices;      ///< mm
+  double slope = 1;
+  double intercept = 0;
+  FrameMarks marks;
+};
+
+struct DicomFile {
+  std::string path;
+  std::string sop_class;
+  std::string series_uid;
+  std::string series_number;
+  std::string photometric;
+  std::int64_t rows = 0, columns = 0;
+  int samples = 1, bits_allocated = 16, bits_stored = 16, high_bit = 15;
+  bool is_signed = false;
+  bool planar_samples = false;  ///< RRR..GGG..BBB.. rather than RGBRGB..
+  bool localizer = false;       ///< ImageType says LOCALIZER
+  bool multi_frame = false;     ///< more than one frame
+  bool plain = false;           ///< the pixels lie uncompressed and little-endian at pixel_offset
+  std::uint64_t pixel_offset = 0;
+  std::vector<DicomFrame> frames;
+  std::string fault;  ///< why the pixel data cannot be whole, naming the file; empty when they seem to be
+
+  std::uint64_t frame_bytes() const { return std::uint64_t(rows) * columns * samples * (bits_allocated / 8); }
+  std::string name() const;  ///< without the folder
+};
+
+/// Reads the header, not the pixels; empty for a sound object that is no image (a directory, a report, a structure set).
+/// Throws Error(input | unsupported) when it is no DICOM file or its pixel layout makes no sense.
+std::optional<DicomFile> read_dicom_file(const std::string& path);
+
+/// The pixels of every frame as stored, decompressed, frame after frame: file.frames.size() * file.frame_bytes() bytes.
+/// `file.planar_samples` is set to how the samples of the result lie. Throws Error(input | unsupported).
+std::vector<std::uint8_t> read_dicom_pixels(DicomFile& file);
+
+}  // namespace volpipe::io

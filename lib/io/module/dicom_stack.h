@@ -1,0 +1,36 @@
+// From DICOM frames to one regular grid, or an error that names the files that stand in the way.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "io/module/dicom_file.h"
+#include "volume/notices.h"
+#include "volume/volume.h"
+
+namespace volpipe::io {
+
+/// A frame by its file (index into the list the stack was made from) and its number in that file.
+struct FrameRef {
+  std::size_t file = 0, frame = 0;
+  bool operator==(const FrameRef&) const = default;
+};
+
+/// Frames of one volume: [component][slice], slices ascending along the normal (row x column) of the image plane.
+struct DicomStack {
+  std::vector<std::vector<FrameRef>> components;
+  VolumeInfo info;
+};
+
+/// Lists of files (indices) of which each makes one volume: one series, image size, orientation, spacing and pixel layout;
+/// images that share their positions are told apart by AcquisitionNumber, echo, time or type. Multi-frame files stand alone.
+/// A list that cannot be told apart stays together and fails in arrange_stack.
+std::vector<std::vector<std::size_t>> split_into_volumes(const std::vector<DicomFile>& files);
+
+/// The grid of the frames of `files`. Slices are placed by their positions alone. A missing, doubled or displaced slice
+/// (more than 1 % of the step) and a missing position, orientation or spacing throw Error(input) with the files' names;
+/// what volpipe does not handle throws Error(unsupported). A step that is not along the normal (gantry tilt) is kept.
+DicomStack arrange_stack(const std::vector<DicomFile>& files, Notices& notices);
+
+}  // namespace volpipe::io

@@ -1,0 +1,22 @@
+// Runs the groups of a plan on the context they are given.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "device/context.h"
+#include "pipeline/plan.h"
+
+namespace volpipe {
+
+/// The volumes of an item on one device, by image name.
+using Images = std::map<std::string, Volume>;
+
+struct GroupResult {
+  std::int64_t saturated = 0;  ///< voxels that met the limits of an integer type
+};
+
+/// Runs one group: replaces images.at(group.image). Throws Error with the stage's label.
+GroupResult run_group(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images, Notices& notices);
+
+}  // namespace volpipe

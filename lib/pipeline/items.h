@@ -1,0 +1,49 @@
+// From what was named on the command line to the items of a run: which files belong together, and where results go.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/io.h"
+#include "pipeline/pipeline.h"
+
+namespace volpipe {
+
+/// One unit of work: the named images that are transformed together.
+struct Item {
+  std::string id;         ///< directory/stem: unique in a run, stable across runs
+  std::string directory;  ///< {dir}
+  std::string stem;       ///< {stem}, the suffix of the image's name removed
+  std::map<std::string, io::Source> images;
+};
+
+/// An item that cannot even be formed.
+struct ItemFault {
+  std::string id;
+  std::string path;
+  std::string message;
+};
+
+struct Items {
+  std::vector<Item> items;  ///< sorted by id, bytewise
+  std::vector<ItemFault> faults;
+  Notices notices;
+};
+
+/// `inputs`: files, folders, @LIST (one path a line), "-" (paths on standard input). `manifest`: a JSON list of objects or
+/// a CSV with a header row, one item a row, columns named after images (and optionally "id"); relative paths are
+/// relative to the manifest. Throws Error(usage) when an input does not exist or nothing was found.
+Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& inputs, const std::string& manifest);
+
+/// Part `index` of `count` (1-based), every count-th item of the sorted list.
+void take_shard(Items& items, int index, int count);
+
+/// Path of an output below `output_directory`. Throws Error(usage) when it would leave it.
+std::string output_path(const OutputSpec& output, const Item& item, const std::string& output_directory);
+
+/// Every output that the items have an image for, checked before any work: two items with one path, a path that is also
+/// an input, a file that exists (unless `overwrite`). All faults, one line each.
+std::vector<std::string> check_outputs(const Pipeline& pipeline, const Items& items, const std::string& output_directory, bool overwrite);
+
+}  // namespace volpipe

@@ -1,0 +1,368 @@
+#include "pipeline/pipeline.h"
+
+#include <nettle/sha2.h>
+
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "io/io.h"
+#include "spec/json_text.h"
+#include "spec/variables.h"
+#include "volume/error.h"
+
+namespace volpipe {
+
+namespace {
+
+constexpr int kSpecVersion = 1;
+const std::vector<std::string> kTopKeys{"volpipe", "variables", "inputs", "stages", "outputs", "fuse", "description"};
+const std::vector<std::string> kCommonStageKeys{"op", "on", "probability", "name", "precision"};
+const std::vector<std::string> kPathFields{"dir", "stem", "name", "id", "repeat"};
+
+std::string sha256_of(const std::string& text) {
+  sha256_ctx context;
+  sha256_init(&context);
+  sha256_update(&context, text.size(), reinterpret_cast<const std::uint8_t*>(text.data()));
+  std::uint8_t digest[SHA256_DIGEST_SIZE];
+  sha256_digest(&context, sizeof digest, digest);
+  std::string hex;
+  for (std::uint8_t byte : digest) {
+    constexpr char digits[] = "0123456789abcdef";
+    hex += {digits[byte >> 4], digits[byte & 15]};
+  }
+  return hex;
+}
+
+/// Reads the parts of a spec one after another, adding each fault where it stands.
+class SpecReader {
+ public:
+  SpecReader(const Json& spec, Faults& faults) : spec_(spec), faults_(faults) {}
+
+  Pipeline read() {
+    if (!spec_.is_object()) {
+      faults_.add("", "a spec is a JSON object: {\"volpipe\": 1, \"stages\": [...]}");
+      return {};
+    }
+    check_keys(spec_, kTopKeys, "");
+    read_version();
+    read_inputs();
+    read_stages();
+    read_outputs();
+    if (const auto fuse = spec_.find("fuse"); fuse != spec_.end()) {
+      if (*fuse == "none" || *fuse == "auto") pipeline_.fuse = *fuse == "auto";
+      else faults_.add("/fuse", "'fuse' must be 'auto' or 'none', got " + fuse->dump());
+    }
+    return std::move(pipeline_);
+  }
+
+ private:
+  void check_keys(const Json& object, const std::vector<std::string>& known, const std::string& pointer) {
+    for (const auto& entry : object.items())
+      if (std::find(known.begin(), known.end(), entry.key()) == known.end())
+        faults_.add(pointer + "/" + pointer_token(entry.key()),
+                    "there is no '" + entry.key() + "' here" +
+                        (did_you_mean(entry.key(), known).empty() ? ": known are " + quoted_list(known) : did_you_mean(entry.key(), known)));
+  }
+
+  /// The text at object[key] or `fallback`; another type is a fault.
+  std::string text(const Json& object, const char* key, const std::string& pointer, std::string fallback = "") {
+    const auto found = object.find(key);
+    if (found == object.end()) return fallback;
+    if (found->is_string()) return found->get<std::string>();
+    faults_.add(pointer + "/" + key, std::string("'") + key + "' must be a text, got " + found->dump());
+    return fallback;
+  }
+
+  bool flag(const Json& object, const char* key, const std::string& pointer) {
+    const auto found = object.find(key);
+    if (found == object.end()) return false;
+    if (found->is_boolean()) return found->get<bool>();
+    faults_.add(pointer + "/" + key, std::string("'") + key + "' must be true or false, got " + found->dump());
+    return false;
+  }
+
+  void read_version() {
+    const auto version = spec_.find("volpipe");
+    if (version == spec_.end()) faults_.add("", "\"volpipe\": 1 is missing (the version of the spec's format)");
+    else if (*version != kSpecVersion) faults_.add("/volpipe", "this volpipe reads spec version 1, got " + version->dump());
+  }
+
+  void read_inputs() {
+    const auto inputs = spec_.find("inputs");
+    if (inputs == spec_.end()) {
+      pipeline_.inputs = {InputSpec{}};
+      return;
+    }
+    pipeline_.has_input_rules = true;
+    if (!inputs->is_object() || inputs->empty()) {
+      faults_.add("/inputs", "'inputs' must be an object with one entry an image: {\"image\": {\"suffix\": \"_T1w\"}}");
+      pipeline_.inputs = {InputSpec{}};
+      return;
+    }
+    static const std::regex valid_name("[A-Za-z_][A-Za-z0-9_]*");
+    for (const auto& [name, entry] : inputs->items()) {
+      const std::string pointer = "/inputs/" + pointer_token(name);
+      InputSpec input{name, "", ImageKind::image, false};
+      if (!std::regex_match(name, valid_name)) faults_.add(pointer, "'" + name + "' cannot be an image's name: use letters, digits and _");
+      if (!entry.is_object()) {
+        faults_.add(pointer, "must be an object with 'suffix', 'kind', 'optional', got " + entry.dump());
+      } else {
+        check_keys(entry, {"suffix", "kind", "optional"}, pointer);
+        input.suffix = text(entry, "suffix", pointer);
+        input.optional = flag(entry, "optional", pointer);
+        const std::string kind = text(entry, "kind", pointer, "image");
+        if (kind == "label") input.kind = ImageKind::label;
+        else if (kind != "image") faults_.add(pointer + "/kind", "'kind' must be 'image' or 'label', got '" + kind + "'");
+      }
+      for (const InputSpec& other : pipeline_.inputs)
+        if (other.suffix == input.suffix) faults_.add(pointer, "has the same suffix as '" + other.name + "', so their files cannot be told apart");
+      pipeline_.inputs.push_back(std::move(input));
+    }
+  }
+
+  bool known_image(const std::string& name, const std::string& pointer) {
+    if (pipeline_.find_input(name)) return true;
+    faults_.add(pointer, "there is no image '" + name + "'" + did_you_mean(name, image_names()) + "; the item has " + quoted_list(image_names()));
+    return false;
+  }
+
+  std::vector<std::string> image_names() const {
+    std::vector<std::string> names;
+    for (const InputSpec& input : pipeline_.inputs) names.push_back(input.name);
+    return names;
+  }
+
+  void read_stages() {
+    const auto stages = spec_.find("stages");
+    if (stages == spec_.end() || !stages->is_array()) {
+      faults_.add(stages == spec_.end() ? "" : "/stages", "'stages' must be a list of stages, such as [{\"op\": \"reorient\", \"axes\": \"RAS\"}]");
+      return;
+    }
+    for (std::size_t i = 0; i < stages->size(); ++i) read_stage((*stages)[i], "/stages/" + std::to_string(i));
+  }
+
+  void read_stage(const Json& entry, const std::string& pointer) {
+    if (!entry.is_object() || !entry.contains("op") || !entry["op"].is_string()) {
+      faults_.add(pointer, "a stage is an object with an \"op\", such as {\"op\": \"reorient\", \"axes\": \"RAS\"}");
+      return;
+    }
+    const auto op = entry["op"].get<std::string>();
+    StageEntry stage{find_stage(op), text(entry, "name", pointer, op), pointer, {}, {}, 1.0, false, nullptr};
+    if (!stage.definition) {
+      std::vector<std::string> ops;
+      for (const StageDefinition& definition : volpipe::stages()) ops.push_back(definition.op);
+      faults_.add(pointer + "/op", "there is no stage '" + op + "'" + did_you_mean(op, ops) + "; 'volpipe stages' lists them");
+      return;
+    }
+    read_common_keys(entry, pointer, stage);
+    stage.parameters = entry;
+    for (const std::string& key : kCommonStageKeys) stage.parameters.erase(key);
+    std::vector<std::string> known = kCommonStageKeys;
+    for (const ParameterInfo& info : stage.definition->parameters) known.push_back(info.name);
+    check_keys(entry, known, pointer);
+    build(stage);
+    pipeline_.stages.push_back(std::move(stage));
+  }
+
+  void read_common_keys(const Json& entry, const std::string& pointer, StageEntry& stage) {
+    if (const auto on = entry.find("on"); on != entry.end()) {
+      const Json list = on->is_array() ? *on : Json::array({*on});
+      for (const Json& name : list) {
+        if (!name.is_string()) faults_.add(pointer + "/on", "'on' must be an image's name or a list of them, got " + on->dump());
+        else if (known_image(name.get<std::string>(), pointer + "/on")) stage.on.push_back(name.get<std::string>());
+      }
+    }
+    if (const auto probability = entry.find("probability"); probability != entry.end()) {
+      const bool valid = probability->is_number() && *probability >= 0 && *probability <= 1;
+      if (!valid && !is_distribution(*probability)) faults_.add(pointer + "/probability", "'probability' must be a number from 0 to 1, got " + probability->dump());
+      stage.probability = *probability;
+    }
+    const std::string precision = text(entry, "precision", pointer, "single");
+    if (precision != "single" && precision != "double")
+      faults_.add(pointer + "/precision", "'precision' must be 'single' or 'double', got '" + precision + "'");
+    stage.double_precision = precision == "double";
+  }
+
+  void build(StageEntry& stage) {
+    const std::size_t before = faults_.list().size();
+    check_distributions(stage.parameters, stage.pointer, faults_);
+    if (faults_.list().size() != before) return;
+    if (!has_distribution(stage.parameters)) {
+      stage.stage = stage.definition->make(stage.parameters, stage.pointer, faults_);
+      return;
+    }
+    for (std::size_t k = 0; k < distribution_extremes(stage.parameters) && faults_.list().size() == before; ++k)
+      stage.definition->make(distribution_extreme(stage.parameters, k), stage.pointer, faults_);
+  }
+
+  void read_outputs() {
+    const auto outputs = spec_.find("outputs");
+    if (outputs == spec_.end()) {
+      for (const InputSpec& input : pipeline_.inputs)
+        pipeline_.outputs.push_back({input.name, pipeline_.inputs.size() == 1 ? "{dir}/{stem}.nii.gz" : "{dir}/{stem}" + input.suffix + ".nii.gz", {}});
+      return;
+    }
+    if (!outputs->is_object() || outputs->empty()) {
+      faults_.add("/outputs", "'outputs' must be an object with one entry an image: {\"image\": {\"path\": \"{dir}/{stem}.nii.gz\"}}");
+      return;
+    }
+    for (const auto& [name, entry] : outputs->items()) read_output(name, entry, "/outputs/" + pointer_token(name));
+  }
+
+  void read_output(const std::string& name, const Json& entry, const std::string& pointer) {
+    if (!known_image(name, pointer)) return;
+    if (!entry.is_object()) {
+      faults_.add(pointer, "must be an object with 'path' and, if wanted, 'dtype', got " + entry.dump());
+      return;
+    }
+    check_keys(entry, {"path", "dtype"}, pointer);
+    OutputSpec output{name, text(entry, "path", pointer, "{dir}/{stem}" + pipeline_.find_input(name)->suffix + ".nii.gz"), {}};
+    check_path(output.path, pointer + "/path");
+    if (const std::string dtype = text(entry, "dtype", pointer); !dtype.empty()) {
+      output.dtype = parse_data_type(dtype);
+      const std::vector<std::string> names{"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"};
+      if (!output.dtype) faults_.add(pointer + "/dtype", "'dtype' must be one of " + quoted_list(names) + did_you_mean(dtype, names) + ", got '" + dtype + "'");
+    }
+    pipeline_.outputs.push_back(std::move(output));
+  }
+
+  void check_path(const std::string& path, const std::string& pointer) {
+    static const std::regex field(R"(\{([^}]*)\})");
+    for (std::sregex_iterator match(path.begin(), path.end(), field), last; match != last; ++match)
+      if (const std::string name = (*match)[1]; std::find(kPathFields.begin(), kPathFields.end(), name) == kPathFields.end())
+        faults_.add(pointer, "there is no field {" + name + "}" + did_you_mean(name, kPathFields) + "; fields are {dir} {stem} {name} {id} {repeat}");
+    if (path.starts_with("/")) faults_.add(pointer, "an output path is relative to the output folder and cannot start with '/'");
+    try {
+      io::check_output_format(path);
+    } catch (const Error& error) {
+      faults_.add(pointer, error.what());
+    }
+  }
+
+  const Json& spec_;
+  Faults& faults_;
+  Pipeline pipeline_;
+};
+
+Json replace_variables(const Json& spec, const std::map<std::string, Json>& settings, Faults& faults) {
+  if (!spec.is_object()) return spec;
+  Json variables = spec.value("variables", Json::object());
+  if (!variables.is_object()) {
+    faults.add("/variables", "'variables' must be an object of names and values");
+    variables = Json::object();
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : variables.items()) names.push_back(entry.key());
+  for (const auto& [name, value] : settings) {
+    if (!variables.contains(name)) faults.add("/variables", "--set " + name + ": the spec has no variable of that name" + did_you_mean(name, names));
+    variables[name] = value;
+  }
+  Json result = Json::object();
+  for (const auto& [key, value] : spec.items())
+    result[key] = key == "variables" ? variables : substitute_variables(value, variables, "/" + pointer_token(key), faults);
+  return result;
+}
+
+}  // namespace
+
+const InputSpec* Pipeline::find_input(const std::string& name) const {
+  for (const InputSpec& input : inputs)
+    if (input.name == name) return &input;
+  return nullptr;
+}
+
+SpecError::SpecError(const std::string& origin, std::vector<Fault> faults)
+    : Error(ErrorCode::usage, origin + " has " + std::to_string(faults.size()) + (faults.size() == 1 ? " fault" : " faults")),
+      origin_(origin),
+      faults_(std::move(faults)) {}
+
+std::vector<std::string> SpecError::lines() const {
+  std::vector<std::string> lines;
+  for (const Fault& fault : faults_)
+    lines.push_back(origin_ + ":" + std::to_string(fault.line) + ": " + (fault.pointer.empty() ? "" : fault.pointer + ": ") + fault.message);
+  return lines;
+}
+
+Pipeline parse_pipeline(const std::string& text, const std::string& origin, const std::map<std::string, Json>& settings) {
+  Faults faults;
+  const JsonText parsed = parse_json_text(text, faults);
+  Pipeline pipeline;
+  if (faults.empty()) {
+    const Json spec = replace_variables(parsed.value, settings, faults);
+    pipeline = SpecReader(spec, faults).read();
+    pipeline.spec = spec;
+  }
+  if (!faults.empty()) {
+    for (Fault& fault : faults.list())
+      if (fault.line == 0) fault.line = parsed.line_of(fault.pointer);
+    std::stable_sort(faults.list().begin(), faults.list().end(), [](const Fault& a, const Fault& b) { return a.line < b.line; });
+    throw SpecError(origin, std::move(faults.list()));
+  }
+  pipeline.origin = origin;
+  pipeline.sha256 = sha256_of(text);
+  return pipeline;
+}
+
+Pipeline load_pipeline(const std::string& path, const std::map<std::string, Json>& settings) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf()))
+    throw Error(ErrorCode::usage, "cannot read the spec '" + path + "': check that the file exists, is not empty and can be read");
+  return parse_pipeline(text.str(), path, settings);
+}
+
+std::vector<std::string> images_of(const Pipeline& pipeline, const StageEntry& entry) {
+  if (!entry.on.empty()) return entry.on;
+  std::vector<std::string> names;
+  for (const InputSpec& input : pipeline.inputs) {
+    const StageTargets targets = entry.definition->targets;
+    const bool label = input.kind == ImageKind::label;
+    if (targets == StageTargets::all || (targets == StageTargets::labels) == label) names.push_back(input.name);
+  }
+  return names;
+}
+
+Json spec_schema() {
+  Json stage_schemas = Json::array();
+  for (const StageDefinition& definition : stages()) {
+    Json properties = {{"op", {{"const", definition.op}}}};
+    Json required = Json::array({"op"});
+    for (const ParameterInfo& info : definition.parameters) {
+      Json value = info.schema;
+      if (value.contains("type") && (value["type"] == "number" || value["type"] == "integer"))
+        value = {{"anyOf", {info.schema, {{"$ref", "#/$defs/distribution"}}}}};
+      value["description"] = info.help + (info.limits.unit.empty() ? "" : " [" + info.limits.unit + "]");
+      if (!info.default_value.is_null()) value["default"] = info.default_value;
+      properties[info.name] = value;
+      if (info.limits.required) required.push_back(info.name);
+    }
+    for (const char* key : {"on", "probability", "name", "precision"}) properties[key] = {{"$ref", std::string("#/$defs/") + key}};
+    stage_schemas.push_back({{"title", definition.op}, {"description", definition.summary}, {"type", "object"},
+                             {"properties", properties}, {"required", required}, {"additionalProperties", false}});
+  }
+  const Json pair = {{"type", "array"}, {"items", {{"type", "number"}}}, {"minItems", 2}, {"maxItems", 2}};
+  const Json name = {{"type", "string"}};
+  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", "volpipe pipeline"}, {"type", "object"}};
+  schema["required"] = {"volpipe", "stages"};
+  schema["additionalProperties"] = false;
+  schema["properties"] = {
+      {"volpipe", {{"const", kSpecVersion}}},
+      {"description", name},
+      {"variables", {{"type", "object"}}},
+      {"inputs", {{"type", "object"}, {"additionalProperties", {{"type", "object"}, {"additionalProperties", false}, {"properties", {{"suffix", name}, {"kind", {{"enum", {"image", "label"}}}}, {"optional", {{"type", "boolean"}}}}}}}}},
+      {"stages", {{"type", "array"}, {"items", {{"oneOf", stage_schemas}}}}},
+      {"outputs", {{"type", "object"}, {"additionalProperties", {{"type", "object"}, {"additionalProperties", false}, {"properties", {{"path", name}, {"dtype", {{"enum", {"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"}}}}}}}}}},
+      {"fuse", {{"enum", {"auto", "none"}}}}};
+  schema["$defs"] = {
+      {"on", {{"anyOf", {name, {{"type", "array"}, {"items", name}}}}}},
+      {"name", name},
+      {"precision", {{"enum", {"single", "double"}}}},
+      {"probability", {{"anyOf", {{{"type", "number"}, {"minimum", 0}, {"maximum", 1}}, {{"$ref", "#/$defs/distribution"}}}}}},
+      {"distribution", {{"oneOf", {{{"type", "object"}, {"properties", {{"uniform", pair}}}, {"required", {"uniform"}}, {"additionalProperties", false}},
+                                   {{"type", "object"}, {"properties", {{"normal", pair}}}, {"required", {"normal"}}, {"additionalProperties", false}},
+                                   {{"type", "object"}, {"properties", {{"choice", {{"type", "array"}, {"minItems", 1}}}}}, {"required", {"choice"}}, {"additionalProperties", false}}}}}}};
+  return schema;
+}
+
+}  // namespace volpipe

@@ -1,0 +1,81 @@
+// A checked spec: inputs, stages, outputs. Immutable once parsed; every item of a run is planned from it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spec/parameters.h"
+#include "stages/registry.h"
+#include "volume/error.h"
+
+namespace volpipe {
+
+/// One named image of an item and how its files are recognised.
+struct InputSpec {
+  std::string name = "image";
+  std::string suffix;  ///< end of the file's stem, such as "_T1w"
+  ImageKind kind = ImageKind::image;
+  bool optional = false;
+};
+
+/// Where an image goes; `path` holds {dir} {stem} {name} {id} {repeat}.
+struct OutputSpec {
+  std::string image;
+  std::string path;
+  std::optional<DataType> dtype;
+};
+
+/// One entry of "stages". A stage without random parameters is built once, here; else for each item.
+struct StageEntry {
+  const StageDefinition* definition;
+  std::string label;    ///< "name" when given, else its op
+  std::string pointer;  ///< "/stages/2"
+  Json parameters;      ///< variables replaced, common keys removed
+  std::vector<std::string> on;
+  Json probability = 1.0;  ///< number, or a distribution
+  bool double_precision = false;
+  std::shared_ptr<const Stage> stage;  ///< null when parameters are random
+};
+
+struct Pipeline {
+  std::vector<InputSpec> inputs;
+  std::vector<StageEntry> stages;
+  std::vector<OutputSpec> outputs;  ///< one for each image that is written
+  bool fuse = true;
+  bool has_input_rules = false;     ///< "inputs" was given: files are grouped by suffix
+  Json spec;                        ///< as run: comments gone, variables replaced
+  std::string origin;               ///< path of the file
+  std::string sha256;               ///< of the file's bytes
+
+  const InputSpec* find_input(const std::string& name) const;
+};
+
+/// The faults of a spec, all of them, each with its line.
+class SpecError : public Error {
+ public:
+  SpecError(const std::string& origin, std::vector<Fault> faults);
+  const std::vector<Fault>& faults() const { return faults_; }
+  /// "file:line: /stages/1/sigma: 'sigma' must be ..."
+  std::vector<std::string> lines() const;
+
+ private:
+  std::string origin_;
+  std::vector<Fault> faults_;
+};
+
+/// Parses and checks a spec. `settings` replace declared variables ("NAME=VALUE" of the command line). Throws SpecError.
+Pipeline parse_pipeline(const std::string& text, const std::string& origin, const std::map<std::string, Json>& settings = {});
+/// The same from a file; Error(usage) when it cannot be read.
+Pipeline load_pipeline(const std::string& path, const std::map<std::string, Json>& settings = {});
+
+/// JSON Schema (2020-12) of a spec, from the declarations of the stages.
+Json spec_schema();
+
+/// Which images of `pipeline` the stage acts on, by its "on" or by its kind.
+std::vector<std::string> images_of(const Pipeline& pipeline, const StageEntry& entry);
+
+}  // namespace volpipe

@@ -1,0 +1,80 @@
+#include <algorithm>
+
+#include "stages/pointwise/cuda_evaluator.h"
+#include "stages/pointwise/program_backends.h"
+
+namespace volpipe::cuda {
+
+namespace {
+
+constexpr int kThreads = 128;
+
+template <class T>
+using ProgramTile = Tile<kThreads, sizeof(T) == 4 ? 4 : 2>;
+
+template <class R, class T, class Place>
+__device__ __forceinline__ void store_voxels(const T (&values)[Place::kVoxels], R* result, std::int64_t count, const Place& place) {
+  using Intermediate = std::conditional_t<std::is_floating_point_v<R>, R, std::conditional_t<std::is_same_v<R, std::uint32_t>, std::uint32_t, std::int32_t>>;
+  if (place.whole) {
+#pragma unroll
+    for (int g = 0; g < Place::kVoxels / 4; ++g) {
+      Quad<R> quad;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) quad.voxel[k] = R(Intermediate(values[4 * g + k]));
+      *reinterpret_cast<Quad<R>*>(result + place.position(4 * g)) = quad;
+    }
+  } else {
+#pragma unroll
+    for (int v = 0; v < Place::kVoxels; ++v)
+      if (place.position(v) < count) result[place.position(v)] = R(Intermediate(values[v]));
+  }
+}
+
+__device__ void add_count(unsigned long long* total, int mine) {
+  const unsigned sum = __reduce_add_sync(~0u, unsigned(mine));
+  if (sum != 0 && threadIdx.x % 32 == 0) atomicAdd(total, (unsigned long long)sum);
+}
+
+template <class T, Machine kMachine>
+__global__ void __launch_bounds__(kThreads, kMachine == Machine::full ? 3 : 5)
+    program_kernel(const __grid_constant__ KernelProgram<T> kernel, void* result, DataType result_type, unsigned long long* counts) {
+  const ProgramTile<T> tile(blockIdx.x, kernel.count, kernel.quads);
+  ThreadEvaluator<T, ProgramTile<T>, kMachine> evaluator;
+  evaluator.run(kernel, tile);
+  visit(result_type, [&](auto tag) {
+    using R = typename decltype(tag)::type;
+    store_voxels(evaluator.acc, static_cast<R*>(result), kernel.count, tile);
+  });
+  if (counts) {
+    add_count(&counts[0], evaluator.saturated);
+    add_count(&counts[1], evaluator.nan);
+  }
+}
+
+}  // namespace
+
+ConversionCounts run_program(DeviceContext& context, const ProgramRun& run) {
+  return visit_machine(run.program, run.precision, [&](auto zero, auto machine) -> ConversionCounts {
+    using T = decltype(zero);
+    auto kernel = make_kernel_program<T>(run.program, run.inputs, run.result_type, run.count);
+    kernel.quads = kernel.quads && is_quad_aligned(run.result, run.result_type);
+    const bool counting = converts_to_integer(kernel.program);
+    constexpr Machine kMachine = decltype(machine)::value == Machine::load_only ? Machine::accumulator : decltype(machine)::value;
+
+    const cudaStream_t stream = stream_of(context);
+    Buffer counts;
+    if (counting) {
+      counts = context.allocate(sizeof(ConversionCounts));
+      VOLPIPE_CHECK_CUDA(cudaMemsetAsync(counts.data(), 0, sizeof(ConversionCounts), stream));
+    }
+    const std::int64_t blocks = divide_up(run.count, ProgramTile<T>::kSize);
+    program_kernel<T, kMachine><<<unsigned(blocks), kThreads, 0, stream>>>(
+        kernel, run.result, run.result_type, static_cast<unsigned long long*>(counts.data()));
+    VOLPIPE_CHECK_CUDA(cudaGetLastError());
+    ConversionCounts result;
+    if (counting) copy_to_host(context, &result, counts.data(), sizeof result);
+    return result;
+  });
+}
+
+}  // namespace volpipe::cuda

@@ -1,0 +1,28 @@
+// The two executors behind run_program: arguments checked and precision settled by the caller.
+#pragma once
+
+#include "device/cuda_hooks.h"
+#include "stages/pointwise/program.h"
+
+namespace volpipe {
+
+struct ProgramRun {
+  const Program& program;
+  std::span<const ProgramInput> inputs;
+  void* result;
+  DataType result_type;
+  std::int64_t count;
+  Precision precision;
+};
+
+namespace cpu {
+ConversionCounts run_program(DeviceContext& context, const ProgramRun& run);
+}
+namespace cuda {
+VOLPIPE_CUDA_CODE ConversionCounts run_program(DeviceContext& context, const ProgramRun& run);
+}
+
+/// Throws Error(internal) when a program reads an input that is not there.
+void check_inputs(const Program& program, std::span<const ProgramInput> inputs);
+
+}  // namespace volpipe

@@ -1,0 +1,283 @@
+// What every op of a program computes, once for both compilers. One rounding an operation: these files are compiled
+// without contraction of a * b + c (see CMakeLists.txt), fma is always explicit.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "device/host_device.h"
+#include "stages/pointwise/program.h"
+
+namespace volpipe {
+
+/// exp, log and pow of float32 by way of double: within 0.51 ulp, the same bits on both devices, and without calls or
+/// branches, so that loops over them vectorise. Double goes to the device's own library.
+namespace float_math {
+
+inline constexpr double kLn2 = 0.693147180559945309417232;
+inline constexpr double kLog10E = 0.434294481903251827651129;
+
+/// exp(x) in double to 1e-11 relative, for what float32 can tell from 0 and infinity; beyond that it stays at the ends.
+VOLPIPE_HD inline double exp(double x) {
+  const double bounded = x < -110.0 ? -110.0 : x > 100.0 ? 100.0 : x;
+  constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer held in the low bits
+  const double shifted = std::fma(bounded, 1.0 / kLn2, kShift);
+  const double r = std::fma(shifted - kShift, -kLn2, bounded);
+  double p = 1.0 / 362880;
+  p = std::fma(p, r, 1.0 / 40320);
+  p = std::fma(p, r, 1.0 / 5040);
+  p = std::fma(p, r, 1.0 / 720);
+  p = std::fma(p, r, 1.0 / 120);
+  p = std::fma(p, r, 1.0 / 24);
+  p = std::fma(p, r, 1.0 / 6);
+  p = std::fma(p, r, 0.5);
+  p = std::fma(p, r, 1.0);
+  p = std::fma(p, r, 1.0);
+  const double scaled = std::bit_cast<double>(std::bit_cast<std::uint64_t>(p) + (std::bit_cast<std::uint64_t>(shifted) << 52));
+  return x != x ? x : scaled;
+}
+
+/// log(x) in double to 1e-13 relative for a float32 x: 2 atanh((m - 1) / (m + 1)) with m in [sqrt(1/2), sqrt(2)).
+VOLPIPE_HD inline double log(float value) {
+  const double x = value;
+  constexpr std::uint64_t kRootHalf = 0x3fe6a09e667f3bcd;
+  constexpr std::uint64_t kBias = 512;  // keeps the exponent positive, so that the shift may be unsigned
+  const std::uint64_t bits = std::bit_cast<std::uint64_t>(x);
+  const std::uint64_t exponent = (bits - kRootHalf + (kBias << 52)) >> 52;
+  const double m = std::bit_cast<double>(bits - ((exponent - kBias) << 52));
+  const double e = std::bit_cast<double>(exponent | 0x4330000000000000) - (4503599627370496.0 + double(kBias));
+  const double s = (m - 1.0) / (m + 1.0);
+  const double t = s * s;
+  double p = 1.0 / 19;
+  p = std::fma(p, t, 1.0 / 17);
+  p = std::fma(p, t, 1.0 / 15);
+  p = std::fma(p, t, 1.0 / 13);
+  p = std::fma(p, t, 1.0 / 11);
+  p = std::fma(p, t, 1.0 / 9);
+  p = std::fma(p, t, 1.0 / 7);
+  p = std::fma(p, t, 1.0 / 5);
+  p = std::fma(p, t, 1.0 / 3);
+  p = std::fma(p, t, 1.0);
+  const double finite = std::fma(e, kLn2, 2.0 * s * p);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double special = x == 0.0 ? -kInfinity : x == kInfinity ? x : std::numeric_limits<double>::quiet_NaN();
+  return x > 0.0 && x < kInfinity ? finite : special;
+}
+
+/// C's pow, its special cases included.
+VOLPIPE_HD inline float pow(float x, float y) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float magnitude = std::fabs(x);
+  const bool whole = std::floor(y) == y;
+  const bool odd = whole & (std::floor(y * 0.5f) != y * 0.5f);
+  const float power = float(exp(double(y) * log(magnitude)));
+  const bool undefined = (x < 0.0f) & (magnitude < kInfinity) & !whole;
+  const float with_sign = odd ? std::copysign(power, x) : power;
+  const float number = undefined ? std::numeric_limits<float>::quiet_NaN() : with_sign;
+  const bool one = (y == 0.0f) | (x == 1.0f) | ((x == -1.0f) & (std::fabs(y) == kInfinity));
+  const float result = x != x ? x : y != y ? y : number;
+  return one ? 1.0f : result;
+}
+
+}  // namespace float_math
+
+namespace detail {
+
+template <class T>
+VOLPIPE_HD bool finite(T v) {
+  return std::fabs(v) <= std::numeric_limits<T>::max();
+}
+
+template <class T>
+VOLPIPE_HD T exponential(T v) {
+  if constexpr (std::is_same_v<T, float>) return float(float_math::exp(v));
+  else return std::exp(v);
+}
+
+template <class T>
+VOLPIPE_HD T logarithm(T v) {
+  if constexpr (std::is_same_v<T, float>) return float(float_math::log(v));
+  else return std::log(v);
+}
+
+template <class T>
+VOLPIPE_HD T logarithm10(T v) {
+  if constexpr (std::is_same_v<T, float>) return float(float_math::log(v) * float_math::kLog10E);
+  else return std::log10(v);
+}
+
+template <class T>
+VOLPIPE_HD T raised(T v, T exponent) {
+  if constexpr (std::is_same_v<T, float>) return float_math::pow(v, exponent);
+  else return std::pow(v, exponent);
+}
+
+template <class T>
+VOLPIPE_HD T round_half_away(T v) {
+  const T whole = std::trunc(v);
+  return std::fabs(v - whole) >= T(0.5) ? whole + std::copysign(T(1), v) : whole;
+}
+
+}  // namespace detail
+
+/// One op on one voxel, for every op but load, store and to_integer.
+template <Op kOp, class T>
+VOLPIPE_HD inline T apply(T acc, T x, T b) {
+  using namespace detail;
+  if constexpr (kOp == Op::set) return x;
+  else if constexpr (kOp == Op::add) return acc + x;
+  else if constexpr (kOp == Op::subtract) return acc - x;
+  else if constexpr (kOp == Op::subtract_from) return x - acc;
+  else if constexpr (kOp == Op::multiply) return acc * x;
+  else if constexpr (kOp == Op::divide) return acc / x;
+  else if constexpr (kOp == Op::divide_by) return x / acc;
+  else if constexpr (kOp == Op::fma) return std::fma(acc, x, b);
+  else if constexpr (kOp == Op::minimum) return x < acc ? x : acc;
+  else if constexpr (kOp == Op::maximum) return x > acc ? x : acc;
+  else if constexpr (kOp == Op::clamp) { const T low = acc < x ? x : acc; return low > b ? b : low; }
+  else if constexpr (kOp == Op::abs) return std::fabs(acc);
+  else if constexpr (kOp == Op::negate) return -acc;
+  else if constexpr (kOp == Op::floor) return std::floor(acc);
+  else if constexpr (kOp == Op::ceil) return std::ceil(acc);
+  else if constexpr (kOp == Op::truncate) return std::trunc(acc);
+  else if constexpr (kOp == Op::round) return round_half_away(acc);
+  else if constexpr (kOp == Op::exp) return exponential(acc);
+  else if constexpr (kOp == Op::log) return logarithm(acc);
+  else if constexpr (kOp == Op::log10) return logarithm10(acc);
+  else if constexpr (kOp == Op::sqrt) return std::sqrt(acc);
+  else if constexpr (kOp == Op::power) return raised(acc, x);
+  else if constexpr (kOp == Op::signed_power) return std::copysign(raised(std::fabs(acc), x), acc);
+  else if constexpr (kOp == Op::less) return acc < x ? T(1) : T(0);
+  else if constexpr (kOp == Op::less_equal) return acc <= x ? T(1) : T(0);
+  else if constexpr (kOp == Op::greater) return acc > x ? T(1) : T(0);
+  else if constexpr (kOp == Op::greater_equal) return acc >= x ? T(1) : T(0);
+  else if constexpr (kOp == Op::equal) return acc == x ? T(1) : T(0);
+  else if constexpr (kOp == Op::not_equal) return acc != x ? T(1) : T(0);
+  else if constexpr (kOp == Op::logical_and) return ((acc != T(0)) & (x != T(0))) ? T(1) : T(0);
+  else if constexpr (kOp == Op::logical_or) return ((acc != T(0)) | (x != T(0))) ? T(1) : T(0);
+  else if constexpr (kOp == Op::logical_not) return acc == T(0) ? T(1) : T(0);
+  else if constexpr (kOp == Op::select) return x != T(0) ? acc : b;
+  else if constexpr (kOp == Op::sign) return acc > T(0) ? T(1) : acc < T(0) ? T(-1) : acc == T(0) ? T(0) : acc;
+  else if constexpr (kOp == Op::is_finite) return finite(acc) ? T(1) : T(0);
+  else if constexpr (kOp == Op::replace_nonfinite) return finite(acc) ? acc : x;
+  else if constexpr (kOp == Op::keep_nonfinite) return finite(x) ? acc : x;
+  else static_assert(kOp == Op::set, "an op without arithmetic");
+}
+
+/// True for ops that read no operand: what they do depends on acc alone.
+constexpr VOLPIPE_HD bool is_unary(Op op) {
+  return (op >= Op::abs && op <= Op::sqrt) || op == Op::logical_not || op == Op::sign || op == Op::is_finite;
+}
+
+/// A value as an integer in [low, high], held in T, and whether it had to be changed beyond rounding.
+template <class T>
+struct IntegerValue {
+  T value;
+  bool saturated, nan;
+};
+
+template <class T>
+VOLPIPE_HD inline IntegerValue<T> to_integer(T acc, T low, T high) {
+  const T rounded = detail::round_half_away(acc);
+  const bool nan = acc != acc;
+  const T bounded = rounded < low ? low : rounded > high ? high : rounded;
+  return {nan ? T(0) : bounded, bool((rounded < low) | (rounded > high)), nan};
+}
+
+template <Op kOp>
+struct OpTag {
+  static constexpr Op value = kOp;
+};
+
+/// visitor(OpTag<op>{}) for every op that apply() knows.
+template <class Visitor>
+VOLPIPE_HD inline void visit_op(Op op, Visitor&& visitor) {
+#define VOLPIPE_CASE(name) \
+  case Op::name: visitor(OpTag<Op::name>{}); break;
+  switch (op) {
+    VOLPIPE_CASE(set)
+    VOLPIPE_CASE(add)
+    VOLPIPE_CASE(subtract)
+    VOLPIPE_CASE(subtract_from)
+    VOLPIPE_CASE(multiply)
+    VOLPIPE_CASE(divide)
+    VOLPIPE_CASE(divide_by)
+    VOLPIPE_CASE(fma)
+    VOLPIPE_CASE(minimum)
+    VOLPIPE_CASE(maximum)
+    VOLPIPE_CASE(clamp)
+    VOLPIPE_CASE(abs)
+    VOLPIPE_CASE(negate)
+    VOLPIPE_CASE(floor)
+    VOLPIPE_CASE(ceil)
+    VOLPIPE_CASE(truncate)
+    VOLPIPE_CASE(round)
+    VOLPIPE_CASE(exp)
+    VOLPIPE_CASE(log)
+    VOLPIPE_CASE(log10)
+    VOLPIPE_CASE(sqrt)
+    VOLPIPE_CASE(power)
+    VOLPIPE_CASE(signed_power)
+    VOLPIPE_CASE(less)
+    VOLPIPE_CASE(less_equal)
+    VOLPIPE_CASE(greater)
+    VOLPIPE_CASE(greater_equal)
+    VOLPIPE_CASE(equal)
+    VOLPIPE_CASE(not_equal)
+    VOLPIPE_CASE(logical_and)
+    VOLPIPE_CASE(logical_or)
+    VOLPIPE_CASE(logical_not)
+    VOLPIPE_CASE(select)
+    VOLPIPE_CASE(sign)
+    VOLPIPE_CASE(is_finite)
+    VOLPIPE_CASE(replace_nonfinite)
+    VOLPIPE_CASE(keep_nonfinite)
+    case Op::load:
+    case Op::store:
+    case Op::to_integer: break;
+  }
+#undef VOLPIPE_CASE
+}
+
+/// A program as an executor runs it: constants in its precision, the first load and the conversion to the result's type
+/// written out. Passed to kernels by value.
+template <class T>
+struct ExecutableProgram {
+  struct Step {
+    Op op;
+    Operand operand;
+    std::uint8_t index;
+    T a, b;
+  };
+  int size = 0;
+  bool uses_registers = false;
+  Step steps[Program::kMaxInstructions + 2];
+
+  void append(Op op, Operand operand, int index, double a, double b) {
+    steps[size++] = {op, operand, std::uint8_t(index), T(a), T(b)};
+  }
+};
+
+template <class T>
+ExecutableProgram<T> make_executable(const Program& program, DataType result_type) {
+  ExecutableProgram<T> result;
+  result.uses_registers = program.uses_registers();
+  const auto instructions = program.instructions();
+  if (instructions.empty() || instructions[0].op != Op::load) result.append(Op::load, Operand::immediate, 0, 0, 0);
+  for (const Instruction& i : instructions) result.append(i.op, i.operand, i.index, i.a, i.b);
+  if (const IntegerRange range = integer_range(result_type); !is_floating(result_type))
+    result.append(Op::to_integer, Operand::immediate, 0, range.lowest, range.highest);
+  return result;
+}
+
+template <class T>
+bool converts_to_integer(const ExecutableProgram<T>& program) {
+  for (int i = 0; i < program.size; ++i)
+    if (program.steps[i].op == Op::to_integer) return true;
+  return false;
+}
+
+}  // namespace volpipe

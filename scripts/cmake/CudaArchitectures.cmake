@@ -1,0 +1,18 @@
+# Sets `result` to one real architecture a major generation, the oldest of each that this toolkit can build, and code for
+# future GPUs from the newest: what CMAKE_CUDA_ARCHITECTURES=all-major means, as a list that the build can look into.
+function(cuda_major_architectures compiler result)
+  execute_process(COMMAND ${compiler} --list-gpu-arch OUTPUT_VARIABLE listing COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "[0-9]+" architectures "${listing}")
+  list(SORT architectures COMPARE NATURAL)
+  set(oldest_of_majors "")
+  set(previous_major "")
+  foreach(architecture ${architectures})
+    math(EXPR major "${architecture} / 10")
+    if(NOT major STREQUAL previous_major)
+      list(APPEND oldest_of_majors ${architecture}-real)
+      set(newest ${architecture})
+    endif()
+    set(previous_major ${major})
+  endforeach()
+  set(${result} ${oldest_of_majors} ${newest}-virtual PARENT_SCOPE)
+endfunction()
