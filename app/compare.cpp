@@ -4,16 +4,14 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "command.h"
 #include "sources.h"
+#include "spec/parameters.h"
 
 namespace volpipe::app {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string a, b;
@@ -100,7 +98,13 @@ void print_human(const Options& options, const Volume& a, const Volume& b, const
                                                   : "different geometry");
 }
 
-int run(const Options& options) {
+/// Here 1 means "different", so a file that cannot be read is wrong input for the command as a whole.
+void fail_as_usage(const Error& error) {
+  if (error.code() != ErrorCode::input && error.code() != ErrorCode::unsupported) return;
+  throw Error(ErrorCode::usage, error.what()).with_path(error.path());
+}
+
+int compare(const Options& options) {
   const Volume a = read_volume(options.a);
   const Volume b = read_volume(options.b);
   const auto context = make_context(Device::cpu());
@@ -109,6 +113,11 @@ int run(const Options& options) {
     fmt::print("{}\n", to_json(options, a, b, result).dump(2, ' ', false, Json::error_handler_t::replace));
   else print_human(options, a, b, result);
   return result.equal() ? kSuccess : kSomeFailed;
+}
+
+int run(const Options& options) try { return compare(options); } catch (const Error& error) {
+  fail_as_usage(error);
+  throw;
 }
 
 }  // namespace

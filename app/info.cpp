@@ -2,19 +2,15 @@
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/fmt/ranges.h>
 
-#include <cmath>
-#include <nlohmann/json.hpp>
-
 #include "command.h"
 #include "device/context.h"
+#include "pipeline/report.h"
 #include "pipeline/summary.h"
 #include "sources.h"
 
 namespace volpipe::app {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Options {
   std::vector<std::string> files;
@@ -48,13 +44,6 @@ std::string_view component_word(ComponentAxis axis) {
   return axis == ComponentAxis::frames ? "frames" : axis == ComponentAxis::channels ? "channels" : "none";
 }
 
-Json affine_rows(const Affine& map) {
-  Json rows = Json::array();
-  for (int i = 0; i < 3; ++i) rows.push_back({map.linear[i][0], map.linear[i][1], map.linear[i][2], map.offset[i]});
-  rows.push_back({0.0, 0.0, 0.0, 1.0});
-  return rows;
-}
-
 Json to_json(const IntensitySummary& summary) {
   const Moments& moments = summary.moments;
   const auto value = [&](double number) { return moments.count > 0 ? Json(number) : Json(nullptr); };
@@ -73,29 +62,17 @@ Json to_json(const IntensitySummary& summary) {
 }
 
 Json to_json(const Report& report) {
-  const Geometry& geometry = report.info.geometry;
-  Json json{{"path", report.source.path},
-            {"size", geometry.size()},
-            {"spacing_mm", geometry.spacing()},
-            {"origin_mm", geometry.origin()},
-            {"orientation", geometry.orientation()},
-            {"affine", affine_rows(geometry.index_to_world())},
-            {"shear", geometry.shear()},
-            {"dtype", to_string(report.info.dtype)},
-            {"components", report.info.components},
-            {"component_axis", component_word(report.info.component_axis)},
-            {"frame_spacing_s", nullptr},
-            {"series_uid", nullptr},
-            {"slice_files", report.source.files.size()},
-            {"header", Json::object()},
-            {"notices", Json::array()},
-            {"intensity", nullptr}};
-  if (report.info.component_axis == ComponentAxis::frames) json["frame_spacing_s"] = report.info.frame_spacing;
-  if (report.source.is_dicom()) json["series_uid"] = report.source.series_uid;
+  Json json{{"path", report.source.path}};
+  json.update(volpipe::to_json(report.info));
+  json["component_axis"] = component_word(report.info.component_axis);
+  json["series_uid"] = report.source.is_dicom() ? Json(report.source.series_uid) : Json(nullptr);
+  json["slice_files"] = report.source.files.size();
+  json["header"] = Json::object();
   for (const auto& [name, value] : report.header) json["header"][name] = value;
+  json["notices"] = Json::array();
   for (const Notice& notice : report.notices.list())
     json["notices"].push_back({{"code", notice.code}, {"message", notice.message}});
-  if (report.intensity) json["intensity"] = to_json(*report.intensity);
+  json["intensity"] = report.intensity ? to_json(*report.intensity) : Json(nullptr);
   return json;
 }
 

@@ -69,8 +69,7 @@ Command add_preview(CLI::App& parent) {
   command->add_flag("--labels", options->labels, "Every FILE is a label map: one colour a value");
   command->add_option("--label", options->label_files, "One more file, drawn as a label map; may be repeated")
       ->type_name("FILE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->allow_extra_args(false);
   command->add_option("--cell", options->cell, "Pixels of the longest side of a slice")
       ->check(CLI::Range(16, 4096))
       ->capture_default_str();

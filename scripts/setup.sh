@@ -8,7 +8,7 @@ build=(
   libinsighttoolkit5-dev libcli11-dev nlohmann-json3-dev libspdlog-dev libtbb-dev libisal-dev nettle-dev
 )
 tests=(
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev
   python3-numpy python3-scipy python3-nibabel python3-pytest
 )
 

@@ -13,4 +13,6 @@ sha256sum --check --quiet SHA256SUMS
 diff <(cut -c 65- SHA256SUMS) <(cut -c 65- "$again/SHA256SUMS")
 for file in *.nii.gz; do cmp <(zcat "$file") <(zcat "$again/$file"); done
 for file in ct_series/*; do cmp "$file" "$again/$file"; done
-for volume in *.nii.gz *.nrrd ct_series; do "$VOLPIPE" compare "$volume" "$again/$volume"; done
+for volume in *.nii.gz *.nrrd ct_series; do
+  "$VOLPIPE" compare "$volume" "$again/$volume" >"$again/difference" || { cat "$again/difference"; exit 1; }
+done

@@ -67,7 +67,8 @@ void check_target(const std::string& path, bool overwrite) {
     throw output_error(errno, path);
   }
   if (!S_ISREG(status.st_mode))
-    throw Error(ErrorCode::output, "'" + path + "' is there and is not a regular file: choose another output name").with_path(path);
+    throw Error(ErrorCode::output, "'" + path + "' is there and is not a regular file: choose another output name")
+        .with_path(path);
   if (!overwrite) throw exists_error(path);
 }
 
@@ -98,18 +99,28 @@ void sync_folder(const std::string& path) {
 std::string explain_output_failure(int system_error, const std::string& path) {
   const std::string folder = std::string("'").append(folder_of(path)).append("'");
   switch (system_error) {
-    case ENOSPC: return "no space left on the device that holds " + folder + ": free some, or choose another output folder";
-    case EDQUOT: return "the disk quota is used up where " + folder + " lies: free some, or choose another output folder";
+    case ENOSPC:
+      return "no space left on the device that holds " + folder + ": free some, or choose another output folder";
+    case EDQUOT:
+      return "the disk quota is used up where " + folder + " lies: free some, or choose another output folder";
     case EACCES:
-    case EPERM: return "no permission to write in " + folder + ": change its permissions, or choose another output folder";
-    case EROFS: return folder + " is on a read-only file system: choose another output folder";
-    case EFBIG: return "'" + path + "' exceeds the size that a file may have here: raise the limit (ulimit -f), or use another file system";
-    case ENAMETOOLONG: return "the name '" + path + "' is too long for the file system: choose a shorter one";
+    case EPERM:
+      return "no permission to write in " + folder + ": change its permissions, or choose another output folder";
+    case EROFS:
+      return folder + " is on a read-only file system: choose another output folder";
+    case EFBIG:
+      return "'" + path +
+             "' exceeds the size that a file may have here: raise the limit (ulimit -f), or use another file system";
+    case ENAMETOOLONG:
+      return "the name '" + path + "' is too long for the file system: choose a shorter one";
     case ENOTDIR:
-    case EEXIST: return "a part of " + folder + " is a file where a folder is needed: choose another output folder";
+    case EEXIST:
+      return "a part of " + folder + " is a file where a folder is needed: choose another output folder";
     case EMFILE:
-    case ENFILE: return "too many files are open to write '" + path + "': raise the limit (ulimit -n), or use fewer threads";
-    default: return "cannot write '" + path + "': " + std::generic_category().message(system_error);
+    case ENFILE:
+      return "too many files are open to write '" + path + "': raise the limit (ulimit -n), or use fewer threads";
+    default:
+      return "cannot write '" + path + "': " + std::generic_category().message(system_error);
   }
 }
 
@@ -164,13 +175,16 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
 void AtomicFile::commit() {
   struct stat status;
   if (::lstat(partial_path_.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
-    throw Error(ErrorCode::output, "the unfinished output '" + partial_path_ + "' was removed or replaced while it was written: "
-                                   "run again, and let nothing else clean the folder").with_path(path_);
+    throw Error(ErrorCode::output, "the unfinished output '" + partial_path_ +
+                                       "' was removed or replaced while it was written: "
+                                       "run again, and let nothing else clean the folder")
+        .with_path(path_);
   const auto size = std::uint64_t(status.st_size);
   if (bytes_written_ ? size != bytes_written_ : size == 0)
     throw Error(ErrorCode::output, "'" + path_ + "' came out as " + std::to_string(size) + " bytes" +
-                                   (bytes_written_ ? " instead of " + std::to_string(bytes_written_) : "") +
-                                   ": check the disk and run again").with_path(path_);
+                                       (bytes_written_ ? " instead of " + std::to_string(bytes_written_) : "") +
+                                       ": check the disk and run again")
+        .with_path(path_);
   if (!bytes_written_) open_what_was_written_by_name();
   sync(descriptor_, path_);
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw output_error(errno, path_);

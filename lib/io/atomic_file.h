@@ -11,7 +11,8 @@ namespace volpipe::io {
 /// number after the pid when that name is taken); commit() gives it its name in one step, and an object that dies
 /// uncommitted removes it. Two ways to fill it:
 ///  - write(): every byte checked;
-///  - a library that opens files by name: let it write to partial_path(), whose extension is the target's, then commit().
+///  - a library that opens files by name: let it write to partial_path(), whose extension is the target's, then
+///  commit().
 /// The process should ignore SIGXFSZ, so that a file size limit is an error and not the end of the process.
 class AtomicFile {
  public:
@@ -29,9 +30,10 @@ class AtomicFile {
   void write(const void* data, std::size_t bytes);
   std::uint64_t bytes_written() const { return bytes_written_; }
 
-  /// Checks that the partial file is a regular file of bytes_written() bytes (of any but zero bytes when write() was not
-  /// used), brings it to the disk, renames it and syncs the folder. An existing file is replaced only when `overwrite`
-  /// was given, without a race. Throws Error(output | exists); the partial file is then removed with the object.
+  /// Checks that the partial file is a regular file of bytes_written() bytes (of any but zero bytes when write() was
+  /// not used), brings it to the disk, renames it and syncs the folder. An existing file is replaced only when
+  /// `overwrite` was given, without a race. Throws Error(output | exists); the partial file is then removed with the
+  /// object.
   void commit();
 
  private:

@@ -22,7 +22,8 @@ constexpr std::array<std::uint8_t, 2> kMagic = {0x1F, 0x8B};
 constexpr std::size_t kTrailer = 8;
 
 std::uint32_t little_endian(const std::uint8_t* bytes) {
-  return std::uint32_t(bytes[0]) | std::uint32_t(bytes[1]) << 8 | std::uint32_t(bytes[2]) << 16 | std::uint32_t(bytes[3]) << 24;
+  return std::uint32_t(bytes[0]) | std::uint32_t(bytes[1]) << 8 | std::uint32_t(bytes[2]) << 16 |
+         std::uint32_t(bytes[3]) << 24;
 }
 
 std::string hexadecimal(std::uint32_t value) {
@@ -121,16 +122,19 @@ void GzipReader::check(int result) const {
   if (result >= ISAL_DECOMP_OK && result != ISAL_NEED_DICT) return;
   if (result == ISAL_INVALID_WRAPPER || result == ISAL_UNSUPPORTED_METHOD)
     throw gzip_error("the header of the gzip stream is not valid, after " + progress(), file_.path());
-  if (result != ISAL_INCORRECT_CHECKSUM) throw gzip_error("the gzip stream is corrupt after " + progress(), file_.path());
+  if (result != ISAL_INCORRECT_CHECKSUM)
+    throw gzip_error("the gzip stream is corrupt after " + progress(), file_.path());
 
   std::array<std::uint8_t, kTrailer> trailer{};
   file_.read_at(stream_->file_offset - state.avail_in - kTrailer, trailer.data(), kTrailer);
   const std::uint32_t crc = little_endian(trailer.data()), length = little_endian(trailer.data() + 4);
   if (crc != state.crc)
-    throw gzip_error("CRC mismatch in the gzip stream after " + progress() + ": its data give " + hexadecimal(state.crc) +
-                     ", its trailer says " + hexadecimal(crc), file_.path());
+    throw gzip_error("CRC mismatch in the gzip stream after " + progress() + ": its data give " +
+                         hexadecimal(state.crc) + ", its trailer says " + hexadecimal(crc),
+                     file_.path());
   throw gzip_error("length mismatch in the gzip stream after " + progress() + ": a member has " +
-                   std::to_string(state.total_out) + " bytes, its trailer says " + std::to_string(length), file_.path());
+                       std::to_string(state.total_out) + " bytes, its trailer says " + std::to_string(length),
+                   file_.path());
 }
 
 struct GzipWriter::Stream {
@@ -176,7 +180,8 @@ void GzipWriter::deflate() {
   do {
     state.next_out = stream_->output.data();
     state.avail_out = std::uint32_t(kOutput);
-    if (isal_deflate(&state) != COMP_OK) throw Error(ErrorCode::internal, "gzip packing failed").with_path(file_.path());
+    if (isal_deflate(&state) != COMP_OK)
+      throw Error(ErrorCode::internal, "gzip packing failed").with_path(file_.path());
     const auto start = std::chrono::steady_clock::now();
     file_.write(stream_->output.data(), kOutput - state.avail_out);
     write_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -48,8 +48,9 @@ class GzipReader {
 /// Packs into one gzip member without name or time, so equal calls give equal bytes.
 class GzipWriter {
  public:
-  /// ISA-L's levels. 3 packs noisy integers of 16 bits and more about 1.5 % tighter than 2 at the same speed; on floating
-  /// point and on labels it is half as fast and gains nothing. Sizes are within a few per cent of zlib's level 6.
+  /// ISA-L's levels. 3 packs noisy integers of 16 bits and more about 1.5 % tighter than 2 at the same speed; on
+  /// floating point and on labels it is half as fast and gains nothing. Sizes are within a few per cent of zlib's
+  /// level 6.
   enum class Level { fast = 2, dense = 3 };
 
   /// `file` must outlive the writer.

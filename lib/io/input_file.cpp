@@ -17,7 +17,8 @@ namespace volpipe::io {
 namespace {
 
 Error input_error(const std::string& action, const std::string& path, int system_error) {
-  return Error(ErrorCode::input, "cannot " + action + " '" + path + "': " + std::generic_category().message(system_error))
+  return Error(ErrorCode::input,
+               "cannot " + action + " '" + path + "': " + std::generic_category().message(system_error))
       .with_path(path);
 }
 
@@ -41,8 +42,8 @@ std::size_t InputFile::read_at(std::uint64_t offset, void* out, std::size_t byte
   const auto start = std::chrono::steady_clock::now();
   std::size_t done = 0;
   while (done < bytes) {
-    const ssize_t count = ::pread(descriptor_, static_cast<char*>(out) + done, std::min(bytes - done, std::size_t(1) << 30),
-                                  off_t(offset + done));
+    const ssize_t count = ::pread(descriptor_, static_cast<char*>(out) + done,
+                                  std::min(bytes - done, std::size_t(1) << 30), off_t(offset + done));
     if (count < 0 && errno != EINTR) throw input_error("read", path_, errno);
     if (count == 0) break;
     if (count > 0) done += std::size_t(count);

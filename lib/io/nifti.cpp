@@ -29,7 +29,9 @@ constexpr std::size_t kLargestHeader = 540;
 constexpr std::size_t kChunkValues = 3 << 16;  // a multiple of 3 and 4, so RGB and RGBA voxels are never cut
 constexpr std::uint64_t kLongestTail = std::uint64_t(64) << 20;
 
-double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 std::string lower_case(std::string text) {
   for (char& c : text)
@@ -51,7 +53,9 @@ class Content {
   std::uint64_t file_size() const { return file_.size(); }
   std::uint64_t largest_size() const { return packed() ? file_.size() * kLargestGzipRatio : file_.size(); }
   double read_ms() const { return file_.read_ms(); }
-  void expect(std::uint64_t bytes) { if (gzip_) gzip_->expect(bytes); }
+  void expect(std::uint64_t bytes) {
+    if (gzip_) gzip_->expect(bytes);
+  }
 
   std::size_t read(void* out, std::size_t bytes) {
     const std::size_t count = gzip_ ? gzip_->read(out, bytes) : file_.read_at(position_, out, bytes);
@@ -101,8 +105,9 @@ std::string partner_of(const std::string& path) {
 
 void note_name(const Content& content, Notices& notices) {
   if (content.packed() == has_gz_name(content.path())) return;
-  notices.add("misleading_name", content.packed() ? "the file is gzip although its name does not end in .gz: read as gzip"
-                                                  : "the file is not gzip although its name ends in .gz: read as it is");
+  notices.add("misleading_name", content.packed()
+                                     ? "the file is gzip although its name does not end in .gz: read as gzip"
+                                     : "the file is not gzip although its name ends in .gz: read as it is");
 }
 
 NiftiHeader read_header(Content& content) {
@@ -117,11 +122,13 @@ NiftiHeader read_header(Content& content) {
 void check_pairing(const NiftiHeader& header, const std::string& path) {
   const bool pair_name = has_extension(path, ".hdr");
   if (header.pair && !pair_name)
-    throw Error(ErrorCode::input, "the magic bytes say that the data are in an .img file, but the name is not one of an .hdr file: "
-                                  "rename the pair to .hdr and .img");
+    throw Error(ErrorCode::input,
+                "the magic bytes say that the data are in an .img file, but the name is not one of an .hdr file: "
+                "rename the pair to .hdr and .img");
   if (!header.pair && pair_name)
-    throw Error(ErrorCode::input, "the magic bytes say that header and data are in one file, but the name is one of a pair: "
-                                  "rename it to .nii");
+    throw Error(ErrorCode::input,
+                "the magic bytes say that header and data are in one file, but the name is one of a pair: "
+                "rename it to .nii");
 }
 
 void check_length(const NiftiImage& image, const Content& data) {
@@ -129,9 +136,10 @@ void check_length(const NiftiImage& image, const Content& data) {
   if (needed <= data.largest_size()) return;
   const std::string size = std::to_string(data.file_size());
   throw Error(ErrorCode::input, "the header promises " + std::to_string(needed) + " bytes, " +
-                                (data.packed() ? "more than gzip can pack into the " + size + " of the file"
-                                               : "the file has " + size) +
-                                ": it is truncated or damaged, get a sound copy").with_path(data.path());
+                                    (data.packed() ? "more than gzip can pack into the " + size + " of the file"
+                                                   : "the file has " + size) +
+                                    ": it is truncated or damaged, get a sound copy")
+      .with_path(data.path());
 }
 
 Opened open_nifti(const std::string& path, Notices& notices, NiftiAffine affine) {
@@ -154,25 +162,23 @@ Opened open_nifti(const std::string& path, Notices& notices, NiftiAffine affine)
 void read_fully(Content& data, const NiftiImage& image, std::uint64_t done, void* out, std::size_t bytes) {
   const std::size_t count = data.read(out, bytes);
   if (count == bytes) return;
-  throw Error(ErrorCode::input, "the data end after " + std::to_string(done + count) + " of " + std::to_string(image.data_bytes) +
-                                " bytes: the file is truncated, get a sound copy").with_path(data.path());
+  throw Error(ErrorCode::input, "the data end after " + std::to_string(done + count) + " of " +
+                                    std::to_string(image.data_bytes) +
+                                    " bytes: the file is truncated, get a sound copy")
+      .with_path(data.path());
 }
 
-template <std::size_t size> struct UnsignedOf;
-template <> struct UnsignedOf<1> { using type = std::uint8_t; };
-template <> struct UnsignedOf<2> { using type = std::uint16_t; };
-template <> struct UnsignedOf<4> { using type = std::uint32_t; };
-template <> struct UnsignedOf<8> { using type = std::uint64_t; };
-
-std::uint8_t swapped(std::uint8_t value) { return value; }
-std::uint16_t swapped(std::uint16_t value) { return __builtin_bswap16(value); }
-std::uint32_t swapped(std::uint32_t value) { return __builtin_bswap32(value); }
-std::uint64_t swapped(std::uint64_t value) { return __builtin_bswap64(value); }
+template <class T>
+T swapped(T value) {
+  if constexpr (sizeof(T) == 2) return std::bit_cast<T>(__builtin_bswap16(std::bit_cast<std::uint16_t>(value)));
+  if constexpr (sizeof(T) == 4) return std::bit_cast<T>(__builtin_bswap32(std::bit_cast<std::uint32_t>(value)));
+  if constexpr (sizeof(T) == 8) return std::bit_cast<T>(__builtin_bswap64(std::bit_cast<std::uint64_t>(value)));
+  return value;
+}
 
 template <class T>
 void swap_bytes(T* values, std::size_t count) {
-  using Bits = typename UnsignedOf<sizeof(T)>::type;
-  for (std::size_t i = 0; i < count; ++i) values[i] = std::bit_cast<T>(swapped(std::bit_cast<Bits>(values[i])));
+  for (std::size_t i = 0; i < count; ++i) values[i] = swapped(values[i]);
 }
 
 template <class T>
@@ -187,23 +193,34 @@ std::size_t count_non_finite(const T* values, std::size_t count) {
 template <class Visitor>
 decltype(auto) visit_stored(int datatype, Visitor&& visitor) {
   switch (datatype) {
-    case 4: return visitor(TypeTag<std::int16_t>{});
-    case 8: return visitor(TypeTag<std::int32_t>{});
-    case 16: return visitor(TypeTag<float>{});
-    case 64: return visitor(TypeTag<double>{});
-    case 256: return visitor(TypeTag<std::int8_t>{});
-    case 512: return visitor(TypeTag<std::uint16_t>{});
-    case 768: return visitor(TypeTag<std::uint32_t>{});
-    case 1024: return visitor(TypeTag<std::int64_t>{});
-    case 1280: return visitor(TypeTag<std::uint64_t>{});
-    default: return visitor(TypeTag<std::uint8_t>{});  // uint8, RGB24, RGBA32
+    case 4:
+      return visitor(TypeTag<std::int16_t>{});
+    case 8:
+      return visitor(TypeTag<std::int32_t>{});
+    case 16:
+      return visitor(TypeTag<float>{});
+    case 64:
+      return visitor(TypeTag<double>{});
+    case 256:
+      return visitor(TypeTag<std::int8_t>{});
+    case 512:
+      return visitor(TypeTag<std::uint16_t>{});
+    case 768:
+      return visitor(TypeTag<std::uint32_t>{});
+    case 1024:
+      return visitor(TypeTag<std::int64_t>{});
+    case 1280:
+      return visitor(TypeTag<std::uint64_t>{});
+    default:
+      return visitor(TypeTag<std::uint8_t>{});  // uint8, RGB24, RGBA32
   }
 }
 
 // Brings the stored numbers of one file into the buffer, a chunk that stays in the cache at a time.
 class VoxelReader {
  public:
-  VoxelReader(Opened& opened, void* out) : data_(*opened.data), image_(opened.image), swap_(opened.header.byte_swapped), out_(out) {}
+  VoxelReader(Opened& opened, void* out)
+      : data_(*opened.data), image_(opened.image), swap_(opened.header.byte_swapped), out_(out) {}
 
   void read() {
     visit_stored(image_.datatype, [&](auto tag) {
@@ -216,10 +233,27 @@ class VoxelReader {
     });
   }
 
-  DataType dtype() const { return narrowed_.value_or(image_.info.dtype); }
+  /// Throws Error(unsupported) where 64-bit integers do not fit; to be asked when the file is known to be sound.
+  DataType dtype() const {
+    if (!range_) return image_.info.dtype;
+    const auto [least, most, is_signed] = *range_;
+    if (is_signed && least >= std::numeric_limits<std::int32_t>::min() &&
+        most <= std::numeric_limits<std::int32_t>::max())
+      return DataType::int32;
+    if (least >= 0 && most <= std::numeric_limits<std::uint32_t>::max()) return DataType::uint32;
+    throw Error(ErrorCode::unsupported, "the 64-bit integers reach from " + std::to_string(least) + " to " +
+                                            std::to_string(most) +
+                                            ", which 32 bits do not hold: renumber them, or store float64");
+  }
   std::size_t non_finite() const { return non_finite_; }
 
  private:
+  struct Range {
+    std::int64_t least;  // at most 0
+    std::uint64_t most;  // at least 0
+    bool is_signed;
+  };
+
   // work(values, first, count) on native-endian chunks; `place` says where each is read to.
   template <class Stored, class Place, class Work>
   void for_chunks(Place&& place, Work&& work) {
@@ -228,7 +262,7 @@ class VoxelReader {
       const std::size_t count = std::min(kChunkValues, total - first);
       Stored* values = place(first);
       read_fully(data_, image_, first * sizeof(Stored), values, count * sizeof(Stored));
-      if (swap_ && sizeof(Stored) > 1) swap_bytes(values, count);
+      if (swap_) swap_bytes(values, count);
       work(values, first, count);
     }
   }
@@ -242,16 +276,17 @@ class VoxelReader {
   template <class Stored>
   void read_as_stored() {
     auto* out = static_cast<Stored*>(out_);
-    for_chunks<Stored>([&](std::size_t first) { return out + first; }, [&](const Stored* values, std::size_t, std::size_t count) {
-      non_finite_ += count_non_finite(values, count);
-    });
+    for_chunks<Stored>(
+        [&](std::size_t first) { return out + first; },
+        [&](const Stored* values, std::size_t, std::size_t count) { non_finite_ += count_non_finite(values, count); });
   }
 
   template <class Stored, class Result>
   void read_scaled() {
     auto* out = static_cast<Result*>(out_);
     through_scratch<Stored>([&](const Stored* values, std::size_t first, std::size_t count) {
-      for (std::size_t i = 0; i < count; ++i) out[first + i] = Result(double(values[i]) * image_.slope + image_.intercept);
+      for (std::size_t i = 0; i < count; ++i)
+        out[first + i] = Result(double(values[i]) * image_.slope + image_.intercept);
       non_finite_ += count_non_finite(out + first, count);
     });
   }
@@ -268,18 +303,13 @@ class VoxelReader {
         out[first + i] = std::uint32_t(values[i]);
       }
     });
-    const bool fits_unsigned = least >= 0 && std::uint64_t(most) <= std::numeric_limits<std::uint32_t>::max();
-    const bool fits_signed = std::is_signed_v<Stored> && std::int64_t(least) >= std::numeric_limits<std::int32_t>::min() &&
-                             std::int64_t(most) <= std::numeric_limits<std::int32_t>::max();
-    if (!fits_unsigned && !fits_signed)
-      throw Error(ErrorCode::unsupported, "the 64-bit integers reach from " + std::to_string(least) + " to " + std::to_string(most) +
-                                          ", which 32 bits do not hold: renumber them, or store float64");
-    narrowed_ = fits_signed ? DataType::int32 : DataType::uint32;
+    range_ = Range{std::int64_t(least), std::uint64_t(most), std::is_signed_v<Stored>};
   }
 
   void read_interleaved() {
     auto* out = static_cast<std::uint8_t*>(out_);
-    const std::size_t channels = std::size_t(image_.interleaved), plane = std::size_t(image_.info.geometry.voxel_count());
+    const std::size_t channels = std::size_t(image_.interleaved),
+                      plane = std::size_t(image_.info.geometry.voxel_count());
     through_scratch<std::uint8_t>([&](const std::uint8_t* values, std::size_t first, std::size_t count) {
       for (std::size_t i = 0; i < count; ++i) out[(i % channels) * plane + (first + i) / channels] = values[i];
     });
@@ -290,7 +320,7 @@ class VoxelReader {
   bool swap_;
   void* out_;
   std::size_t non_finite_ = 0;
-  std::optional<DataType> narrowed_;
+  std::optional<Range> range_;  // of 64-bit integers
 };
 
 // Reads to the end of the file, so that a packed one is checked whole.
@@ -298,28 +328,26 @@ void note_tail(Content& data, const NiftiImage& image, Notices& notices) {
   const std::uint64_t end = image.data_offset + image.data_bytes;
   const std::uint64_t tail = (data.packed() ? data.skip_to(end + kLongestTail) : data.file_size()) - end;
   if (data.packed() && tail == kLongestTail)
-    throw Error(ErrorCode::input, "the gzip stream goes on for more than " + std::to_string(kLongestTail) +
-                                  " bytes after the data that the header promises: the header or the file is damaged").with_path(data.path());
+    throw Error(ErrorCode::input,
+                "the gzip stream goes on for more than " + std::to_string(kLongestTail) +
+                    " bytes after the data that the header promises: the header or the file is damaged")
+        .with_path(data.path());
   if (tail > 0) notices.add("trailing_bytes", std::to_string(tail) + " bytes follow the data and are not read");
-}
-
-bool writes_packed(const std::string& path) {
-  const std::string name = lower_case(path);
-  if (name.ends_with(".nii.gz")) return true;
-  if (name.ends_with(".nii")) return false;
-  throw Error(ErrorCode::usage, "NIfTI is written as .nii or .nii.gz, not as '" + path + "'");
 }
 
 void check_kept(const VolumeInfo& wanted, const VolumeInfo& found) {
   const bool several = wanted.components > 1;
-  const auto axis = !several ? ComponentAxis::none
-                    : wanted.component_axis == ComponentAxis::frames ? ComponentAxis::frames : ComponentAxis::channels;
-  if (found.geometry.size() != wanted.geometry.size() || found.dtype != wanted.dtype || found.components != wanted.components ||
-      found.component_axis != axis)
-    throw Error(ErrorCode::output, "the header of the written file does not describe the volume: check the disk and run again");
+  const auto axis = !several                                         ? ComponentAxis::none
+                    : wanted.component_axis == ComponentAxis::frames ? ComponentAxis::frames
+                                                                     : ComponentAxis::channels;
+  if (found.geometry.size() != wanted.geometry.size() || found.dtype != wanted.dtype ||
+      found.components != wanted.components || found.component_axis != axis)
+    throw Error(ErrorCode::output,
+                "the header of the written file does not describe the volume: check the disk and run again");
   if (!same_grid(found.geometry, wanted.geometry))
-    throw Error(ErrorCode::output, "the grid would move by " + std::to_string(max_corner_distance_mm(found.geometry, wanted.geometry)) +
-                                   " mm because NIfTI-1 stores the affine as float32: write .nrrd instead");
+    throw Error(ErrorCode::output, "the grid would move by " +
+                                       std::to_string(max_corner_distance_mm(found.geometry, wanted.geometry)) +
+                                       " mm because NIfTI-1 stores the affine as float32: write .nrrd instead");
 }
 
 // A grid that float32 cannot hold must not cost the time of writing the voxels first.
@@ -331,7 +359,8 @@ std::vector<std::byte> header_for(const VolumeInfo& info) {
     return bytes;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::output) throw;
-    throw Error(ErrorCode::output, std::string("the volume cannot be stored as NIfTI (") + error.what() + "): write .nrrd instead");
+    throw Error(ErrorCode::output,
+                std::string("the volume cannot be stored as NIfTI (") + error.what() + "): write .nrrd instead");
   }
 }
 
@@ -342,15 +371,19 @@ void verify_written(const VolumeInfo& info, const std::string& partial_path, std
     if (!packed) return;
     InputFile file(partial_path);
     if (gzip_trailer_length(file) != std::uint32_t(content_bytes))
-      throw Error(ErrorCode::output, "the trailer of the written file is not the one of its data: check the disk and run again");
+      throw Error(ErrorCode::output,
+                  "the trailer of the written file is not the one of its data: check the disk and run again");
   } catch (const Error& error) {
     if (error.code() == ErrorCode::output) throw;
     throw Error(ErrorCode::output, std::string("the written file cannot be read back (") + error.what() +
-                                   "): check the disk and run again");
+                                       "): check the disk and run again");
   }
 }
 
-struct Encoded { std::uint64_t content_bytes; double encode_ms; };
+struct Encoded {
+  std::uint64_t content_bytes;
+  double encode_ms;
+};
 
 Encoded write_content(AtomicFile& file, const std::vector<std::byte>& header, const Volume& volume, bool packed) {
   const std::size_t bytes = volume.info().bytes();
@@ -406,22 +439,22 @@ std::string units(int xyzt) {
   static constexpr const char* kLengths[] = {"unknown", "m", "mm", "um"};
   static constexpr const char* kTimes[] = {"unknown", "s", "ms", "us", "Hz", "ppm", "rad/s"};
   const int length = xyzt & 7, time = (xyzt & 0x38) >> 3;
-  return std::string(length < 4 ? kLengths[length] : "not in the standard") + ", " + (time < 7 ? kTimes[time] : "not in the standard");
+  return std::string(length < 4 ? kLengths[length] : "not in the standard") + ", " +
+         (time < 7 ? kTimes[time] : "not in the standard");
 }
 
 template <class Describe>
 std::string or_what_is_wrong(Describe&& describe) {
   try {
     return describe();
-  } catch (const Error& error) {
-    return std::string("invalid: ") + error.what();
-  }
+  } catch (const Error& error) { return std::string("invalid: ") + error.what(); }
 }
 
 std::string disagreement(const NiftiHeader& header, double unit) {
   Index3 size;
   for (int axis = 0; axis < 3; ++axis) size[axis] = axis < header.dim[0] ? header.dim[axis + 1] : 1;
-  return number(max_corner_distance_mm(Geometry(size, nifti_sform(header)), Geometry(size, nifti_qform(header))) * unit);
+  return number(max_corner_distance_mm(Geometry(size, nifti_sform(header)), Geometry(size, nifti_qform(header))) *
+                unit);
 }
 
 }  // namespace
@@ -431,11 +464,14 @@ bool is_nifti_name(const std::string& path) {
   return has_extension(name, ".nii") || has_extension(name, ".hdr") || has_extension(name, ".img");
 }
 
+bool is_nifti_output_name(const std::string& path) { return has_extension(path, ".nii"); }
+
 VolumeInfo read_nifti_info(const std::string& path, Notices& notices, NiftiAffine affine) {
   return with_path(path, [&] { return open_nifti(path, notices, affine).image.info; });
 }
 
-Volume read_nifti(const std::string& path, const HostAllocator& allocate, Notices& notices, ReadTiming* timing, NiftiAffine affine) {
+Volume read_nifti(const std::string& path, const HostAllocator& allocate, Notices& notices, ReadTiming* timing,
+                  NiftiAffine affine) {
   return with_path(path, [&] {
     Opened opened = open_nifti(path, notices, affine);
     VolumeInfo info = opened.image.info;
@@ -449,8 +485,9 @@ Volume read_nifti(const std::string& path, const HostAllocator& allocate, Notice
     note_tail(*opened.data, opened.image, notices);
     info.dtype = reader.dtype();
     if (reader.non_finite() > 0)
-      notices.add("non_finite_voxels", std::to_string(reader.non_finite()) + " of " + std::to_string(info.value_count()) +
-                                       " values are NaN or infinite: they are kept");
+      notices.add("non_finite_voxels", std::to_string(reader.non_finite()) + " of " +
+                                           std::to_string(info.value_count()) +
+                                           " values are NaN or infinite: they are kept");
     if (timing) {
       timing->read_ms = opened.data->read_ms();
       timing->decode_ms = ms_since(start) - (timing->read_ms - opening_ms);
@@ -463,7 +500,9 @@ void write_nifti(const Volume& volume, const std::string& path, bool overwrite, 
   with_path(path, [&] {
     if (!volume.device().is_cpu()) throw Error(ErrorCode::internal, "a volume must be in host memory to be written");
     const auto start = Clock::now();
-    const bool packed = writes_packed(path);
+    if (!is_nifti_output_name(path))
+      throw Error(ErrorCode::usage, "NIfTI is written as .nii or .nii.gz, not as '" + path + "'");
+    const bool packed = has_gz_name(path);
     const std::vector<std::byte> header = header_for(volume.info());
     AtomicFile file(path, overwrite);
     const Encoded encoded = write_content(file, header, volume, packed);
@@ -482,8 +521,8 @@ std::vector<std::pair<std::string, std::string>> describe_nifti_header(const std
     const bool little = (std::endian::native == std::endian::little) != header.byte_swapped;
     Notices ignored;
     return std::vector<std::pair<std::string, std::string>>{
-        {"format", std::string("NIfTI-") + std::to_string(header.version) + (header.pair ? " pair" : "") + (content.packed() ? ", gzip" : "") +
-                       (little ? ", little-endian" : ", big-endian")},
+        {"format", std::string("NIfTI-") + std::to_string(header.version) + (header.pair ? " pair" : "") +
+                       (content.packed() ? ", gzip" : "") + (little ? ", little-endian" : ", big-endian")},
         {"dim", list(header.dim, std::size_t(header.dim[0]) + 1)},
         {"datatype", std::string(nifti_datatype_name(header.datatype)) + " (" + std::to_string(header.datatype) + ")"},
         {"pixdim", list(header.pixdim, std::size_t(header.dim[0]) + 1)},
@@ -496,10 +535,13 @@ std::vector<std::pair<std::string, std::string>> describe_nifti_header(const std
         {"sform_code", code_name(header.sform_code)},
         {"sform_mm", or_what_is_wrong([&] { return matrix(nifti_sform(header), unit); })},
         {"disagreement_mm", or_what_is_wrong([&] {
-           return header.qform_code > 0 && header.sform_code > 0 ? disagreement(header, unit) : std::string("none, not both are given");
+           return header.qform_code > 0 && header.sform_code > 0 ? disagreement(header, unit)
+                                                                 : std::string("none, not both are given");
          })},
-        {"affine_used", or_what_is_wrong([&] { return std::string(to_string(interpret_nifti_header(header, ignored).affine)); })},
-        {"intent", std::to_string(header.intent_code) + (header.intent_name.empty() ? "" : " ") + printable(header.intent_name)},
+        {"affine_used",
+         or_what_is_wrong([&] { return std::string(to_string(interpret_nifti_header(header, ignored).affine)); })},
+        {"intent",
+         std::to_string(header.intent_code) + (header.intent_name.empty() ? "" : " ") + printable(header.intent_name)},
         {"description", printable(header.description)}};
   });
 }

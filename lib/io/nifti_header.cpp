@@ -53,7 +53,8 @@ constexpr Datatype kDatatypes[] = {
 constexpr int kRgb = 128, kRgba = 2304, kInt64 = 1024, kUint64 = 1280;
 
 const Datatype* find_datatype(int code) {
-  const auto* found = std::find_if(std::begin(kDatatypes), std::end(kDatatypes), [&](const auto& d) { return d.code == code; });
+  const auto* found =
+      std::find_if(std::begin(kDatatypes), std::end(kDatatypes), [&](const auto& d) { return d.code == code; });
   return found == std::end(kDatatypes) ? nullptr : found;
 }
 
@@ -167,8 +168,8 @@ bool read_magic(std::span<const std::byte> bytes, int version) {
   const char digit = char('0' + version);
   const bool single = magic[0] == 'n' && magic[1] == '+', pair = magic[0] == 'n' && magic[1] == 'i';
   if (!(single || pair) || magic[2] != digit || magic[3] != 0)
-    throw input_error(std::string("the magic bytes are not those of NIfTI-") + digit + " ('n+" + digit + "' or 'ni" + digit +
-                      "'): an ANALYZE file does not say which side is left, so convert it to NIfTI first");
+    throw input_error(std::string("the magic bytes are not those of NIfTI-") + digit + " ('n+" + digit + "' or 'ni" +
+                      digit + "'): an ANALYZE file does not say which side is left, so convert it to NIfTI first");
   if (version == 2 && std::string_view(magic + 4, 4) != kMagicTail2)
     throw input_error("the magic bytes were altered by a text-mode transfer: copy the file again in binary mode");
   return pair;
@@ -176,19 +177,22 @@ bool read_magic(std::span<const std::byte> bytes, int version) {
 
 void check_dim(const NiftiHeader& header) {
   if (header.dim[0] < 1 || header.dim[0] > 7)
-    throw input_error("dim[0] is " + std::to_string(header.dim[0]) + ", expected 1 to 7 dimensions: the header is damaged");
+    throw input_error("dim[0] is " + std::to_string(header.dim[0]) +
+                      ", expected 1 to 7 dimensions: the header is damaged");
   for (int i = 1; i <= header.dim[0]; ++i)
     if (header.dim[i] < 1)
-      throw input_error(element("dim", i) + " is " + std::to_string(header.dim[i]) + ", expected at least 1: the header is damaged");
+      throw input_error(element("dim", i) + " is " + std::to_string(header.dim[i]) +
+                        ", expected at least 1: the header is damaged");
 }
 
 void check_datatype(const NiftiHeader& header) {
   const Datatype* type = find_datatype(header.datatype);
   if (!type)
-    throw input_error("datatype " + std::to_string(header.datatype) + " is not a NIfTI data type: the header is damaged");
+    throw input_error("datatype " + std::to_string(header.datatype) +
+                      " is not a NIfTI data type: the header is damaged");
   if (!type->native)
     throw Error(ErrorCode::unsupported, "the data type " + std::string(type->name) +
-                                        " is not read: convert the file to a real type such as float64 first");
+                                            " is not read: convert the file to a real type such as float64 first");
   if (header.bitpix != type->bits)
     throw input_error("bitpix is " + std::to_string(header.bitpix) + " where " + std::string(type->name) + " has " +
                       std::to_string(type->bits) + " bits: the header is damaged");
@@ -198,8 +202,8 @@ void check_vox_offset(const NiftiHeader& header) {
   const double least = header.pair ? 0.0 : double(kHeaderBytes[header.version] + kExtensionMark);
   const double most = 0x1p53;
   if (!(header.vox_offset >= least && header.vox_offset <= most) || header.vox_offset != std::floor(header.vox_offset))
-    throw input_error("vox_offset is " + text(header.vox_offset) + ", expected a whole number of at least " + text(least) +
-                      ": the header is damaged");
+    throw input_error("vox_offset is " + text(header.vox_offset) + ", expected a whole number of at least " +
+                      text(least) + ": the header is damaged");
 }
 
 Matrix3 rotation_of(const Vec3& quaternion) {
@@ -225,10 +229,17 @@ Vec3 quaternion_of(const Matrix3& r) {
   const double half = 0.5 * std::sqrt(squares[largest]), quarter = 0.25 / half;
   std::array<double, 4> q;
   switch (largest) {
-    case 0: q = {half, (r[2][1] - r[1][2]) * quarter, (r[0][2] - r[2][0]) * quarter, (r[1][0] - r[0][1]) * quarter}; break;
-    case 1: q = {(r[2][1] - r[1][2]) * quarter, half, (r[0][1] + r[1][0]) * quarter, (r[0][2] + r[2][0]) * quarter}; break;
-    case 2: q = {(r[0][2] - r[2][0]) * quarter, (r[0][1] + r[1][0]) * quarter, half, (r[1][2] + r[2][1]) * quarter}; break;
-    default: q = {(r[1][0] - r[0][1]) * quarter, (r[0][2] + r[2][0]) * quarter, (r[1][2] + r[2][1]) * quarter, half};
+    case 0:
+      q = {half, (r[2][1] - r[1][2]) * quarter, (r[0][2] - r[2][0]) * quarter, (r[1][0] - r[0][1]) * quarter};
+      break;
+    case 1:
+      q = {(r[2][1] - r[1][2]) * quarter, half, (r[0][1] + r[1][0]) * quarter, (r[0][2] + r[2][0]) * quarter};
+      break;
+    case 2:
+      q = {(r[0][2] - r[2][0]) * quarter, (r[0][1] + r[1][0]) * quarter, half, (r[1][2] + r[2][1]) * quarter};
+      break;
+    default:
+      q = {(r[1][0] - r[0][1]) * quarter, (r[0][2] + r[2][0]) * quarter, (r[1][2] + r[2][1]) * quarter, half};
   }
   const double sign = q[0] < 0 ? -1 : 1;
   return {sign * q[1], sign * q[2], sign * q[3]};
@@ -256,8 +267,8 @@ bool has_axis(const NiftiHeader& header, int axis) { return axis < header.dim[0]
 void check_pixdim(const NiftiHeader& header, int axis, const char* use) {
   const double value = header.pixdim[axis + 1];
   if (!(value > 0) || !std::isfinite(value))
-    throw input_error(element("pixdim", axis + 1) + " is " + text(value) + ", expected a positive length because " + use +
-                      ": correct the header");
+    throw input_error(element("pixdim", axis + 1) + " is " + text(value) + ", expected a positive length because " +
+                      use + ": correct the header");
 }
 
 // An axis that a 1-D or 2-D file does not have needs no length of its own.
@@ -299,12 +310,15 @@ void check_sform(const Affine& map) {
   const double volume = std::abs(map.linear.determinant());
   const double box = norm(map.linear.column(0)) * norm(map.linear.column(1)) * norm(map.linear.column(2));
   if (!(volume > 1e-6 * box))
-    throw input_error("the sform cannot be used, its matrix is singular: correct the header, or use the qform if that is sound");
+    throw input_error(
+        "the sform cannot be used, its matrix is singular: correct the header, or use the qform if that is sound");
 }
 
 NiftiAffine choose_affine(const NiftiHeader& header, NiftiAffine wanted) {
-  if (wanted == NiftiAffine::sform && header.sform_code <= 0) throw input_error("the sform was asked for, but sform_code is 0");
-  if (wanted == NiftiAffine::qform && header.qform_code <= 0) throw input_error("the qform was asked for, but qform_code is 0");
+  if (wanted == NiftiAffine::sform && header.sform_code <= 0)
+    throw input_error("the sform was asked for, but sform_code is 0");
+  if (wanted == NiftiAffine::qform && header.qform_code <= 0)
+    throw input_error("the qform was asked for, but qform_code is 0");
   if (wanted != NiftiAffine::automatic) return wanted;
   if (header.sform_code > 0) return NiftiAffine::sform;
   return header.qform_code > 0 ? NiftiAffine::qform : NiftiAffine::pixdim;
@@ -312,9 +326,12 @@ NiftiAffine choose_affine(const NiftiHeader& header, NiftiAffine wanted) {
 
 Affine affine_of(const NiftiHeader& header, NiftiAffine which) {
   switch (which) {
-    case NiftiAffine::sform: return nifti_sform(header);
-    case NiftiAffine::qform: return nifti_qform(header);
-    default: return pixdim_affine(header);
+    case NiftiAffine::sform:
+      return nifti_sform(header);
+    case NiftiAffine::qform:
+      return nifti_qform(header);
+    default:
+      return pixdim_affine(header);
   }
 }
 
@@ -322,24 +339,26 @@ void note_missing_axes(const NiftiHeader& header, NiftiAffine chosen, Notices& n
   for (int axis = int(std::min<std::int64_t>(header.dim[0], 3)); axis < 3; ++axis) {
     const bool by_sform = chosen == NiftiAffine::sform;
     if ((by_sform ? norm(raw_sform(header).linear.column(axis)) : header.pixdim[axis + 1]) == 0)
-      notices.add("missing_axis", "the file has " + std::to_string(header.dim[0]) + " dimensions and no voxel length along axis " +
-                                  std::to_string(axis + 1) + ": 1 unit is used");
+      notices.add("missing_axis", "the file has " + std::to_string(header.dim[0]) +
+                                      " dimensions and no voxel length along axis " + std::to_string(axis + 1) +
+                                      ": 1 unit is used");
   }
 }
 
-void note_disagreement(const NiftiHeader& header, const Index3& size, const Geometry& used, NiftiAffine chosen, double unit,
-                       Notices& notices) {
+void note_disagreement(const NiftiHeader& header, const Index3& size, const Geometry& used, NiftiAffine chosen,
+                       double unit, Notices& notices) {
   const NiftiAffine other = chosen == NiftiAffine::sform ? NiftiAffine::qform : NiftiAffine::sform;
   if (header.sform_code <= 0 || header.qform_code <= 0) return;
   const std::string other_name(to_string(other)), name(to_string(chosen));
   try {
     const Geometry second(size, scaled_by(affine_of(header, other), unit));
     if (!same_grid(used, second, kAgreement))
-      notices.add("affine_disagreement", "sform and qform disagree by up to " + text(max_corner_distance_mm(used, second)) +
-                                         " mm: the " + name + " is used");
+      notices.add("affine_disagreement", "sform and qform disagree by up to " +
+                                             text(max_corner_distance_mm(used, second)) + " mm: the " + name +
+                                             " is used");
   } catch (const Error& error) {
-    notices.add(other_name + "_unusable", "the " + name + " is used; the " + other_name + " is present too and unusable (" +
-                                          error.what() + ")");
+    notices.add(other_name + "_unusable",
+                "the " + name + " is used; the " + other_name + " is present too and unusable (" + error.what() + ")");
   }
 }
 
@@ -348,19 +367,19 @@ void note_pixdim(const NiftiHeader& header, const Geometry& used, double unit, N
   for (int axis = 0; axis < 3 && has_axis(header, axis); ++axis) {
     const double length = header.pixdim[axis + 1] * unit;
     if (std::abs(length - spacing[axis]) <= kAgreement * spacing[axis]) continue;
-    notices.add("pixdim_mismatch", element("pixdim", axis + 1) + " says " + text(length) + " mm, the sform " + text(spacing[axis]) +
-                                   " mm: the sform is used");
+    notices.add("pixdim_mismatch", element("pixdim", axis + 1) + " says " + text(length) + " mm, the sform " +
+                                       text(spacing[axis]) + " mm: the sform is used");
   }
 }
 
 Geometry without_skew(const Geometry& geometry, Notices& notices) {
   const double skew = geometry.shear();
   if (skew < kRoundingSkew || skew >= kSmallestShear) return geometry;
-  const Geometry straight =
-      Geometry::from_spacing(geometry.size(), geometry.spacing(), geometry.origin(), nearest_orthogonal(geometry.direction()));
+  const Geometry straight = Geometry::from_spacing(geometry.size(), geometry.spacing(), geometry.origin(),
+                                                   nearest_orthogonal(geometry.direction()));
   notices.add("skew_removed", "the voxel axes are skewed by a rounding-size " + text(skew) +
-                              " (cosine): made orthogonal, which moves corners by up to " +
-                              text(max_corner_distance_mm(geometry, straight)) + " mm");
+                                  " (cosine): made orthogonal, which moves corners by up to " +
+                                  text(max_corner_distance_mm(geometry, straight)) + " mm");
   return straight;
 }
 
@@ -371,8 +390,10 @@ Geometry geometry_of(const NiftiHeader& header, NiftiAffine chosen, Notices& not
   const Geometry geometry(size, scaled_by(affine_of(header, chosen), unit));
   note_missing_axes(header, chosen, notices);
   if (chosen == NiftiAffine::pixdim) {
-    notices.add("no_affine", "the header has neither an sform nor a qform: the voxel axes are taken to run along R, A and S from "
-                             "a first voxel at the origin, with pixdim as spacing (some programs mirror x or centre the volume instead)");
+    notices.add(
+        "no_affine",
+        "the header has neither an sform nor a qform: the voxel axes are taken to run along R, A and S from "
+        "a first voxel at the origin, with pixdim as spacing (some programs mirror x or centre the volume instead)");
     return geometry;
   }
   note_disagreement(header, size, geometry, chosen, unit, notices);
@@ -384,8 +405,9 @@ double frame_spacing_of(const NiftiHeader& header, Notices& notices) {
   const int unit = header.xyzt_units & 0x38;
   const double factor = unit == 16 ? 1e-3 : unit == 24 ? 1e-6 : 1.0;
   const double value = header.pixdim[4];
-  if (unit > 24) notices.add("unknown_unit", "the fourth axis is not in units of time (xyzt_units " + std::to_string(header.xyzt_units) +
-                                             "): its step is kept as a number");
+  if (unit > 24)
+    notices.add("unknown_unit", "the fourth axis is not in units of time (xyzt_units " +
+                                    std::to_string(header.xyzt_units) + "): its step is kept as a number");
   if (value > 0 && std::isfinite(value)) return value * factor;
   notices.add("frame_spacing", "pixdim[4] is " + text(value) + ", not a time between frames: 1 s is used");
   return 1.0;
@@ -396,9 +418,10 @@ void set_components(const NiftiHeader& header, NiftiImage& image, Notices& notic
   const std::int64_t frames = extent(4), channels = extent(5);
   const bool many = extent(6) > 1 || extent(7) > 1 || (frames > 1 && channels > 1);
   if (many || (image.interleaved > 1 && (frames > 1 || channels > 1)))
-    throw Error(ErrorCode::unsupported, "the file holds a volume for each of several frames and channels (dim 4 to 7: " +
-                                        std::to_string(frames) + " x " + std::to_string(channels) + " x " + std::to_string(extent(6)) +
-                                        " x " + std::to_string(extent(7)) + "): split it into 4-D files first");
+    throw Error(ErrorCode::unsupported,
+                "the file holds a volume for each of several frames and channels (dim 4 to 7: " +
+                    std::to_string(frames) + " x " + std::to_string(channels) + " x " + std::to_string(extent(6)) +
+                    " x " + std::to_string(extent(7)) + "): split it into 4-D files first");
   auto& info = image.info;
   info.components = std::max({frames, channels, std::int64_t(image.interleaved)});
   if (frames > 1) {
@@ -416,7 +439,8 @@ void set_scaling(const NiftiHeader& header, NiftiImage& image, Notices& notices)
     notices.add("scaling_ignored", "scl_slope is " + text(slope) + ": the stored values are used without scaling");
   } else if (slope == 0) {
     if (intercept != 0)
-      notices.add("scaling_ignored", "scl_slope is 0, which means no scaling: scl_inter (" + text(intercept) + ") is not added");
+      notices.add("scaling_ignored",
+                  "scl_slope is 0, which means no scaling: scl_inter (" + text(intercept) + ") is not added");
   } else if (!std::isfinite(intercept)) {
     throw input_error("scl_slope is " + text(slope) + " but scl_inter is " + text(intercept) + ": correct the header");
   } else if (slope != 1 || intercept != 0) {
@@ -477,7 +501,8 @@ void set_affines(NiftiHeader& header, const VolumeInfo& info) {
 }
 
 int datatype_code(DataType type) {
-  return std::find_if(std::begin(kDatatypes), std::end(kDatatypes), [&](const auto& d) { return d.native == type; })->code;
+  return std::find_if(std::begin(kDatatypes), std::end(kDatatypes), [&](const auto& d) { return d.native == type; })
+      ->code;
 }
 
 }  // namespace
@@ -495,7 +520,8 @@ NiftiHeader parse_nifti_header(std::span<const std::byte> bytes) {
   const std::size_t size = nifti_header_bytes(bytes);
   if (size == 0) throw input_error("the file is not NIfTI: its header does not start with its size, 348 or 540");
   if (bytes.size() < size)
-    throw input_error("the file ends within its header, after " + std::to_string(bytes.size()) + " of " + std::to_string(size) + " bytes");
+    throw input_error("the file ends within its header, after " + std::to_string(bytes.size()) + " of " +
+                      std::to_string(size) + " bytes");
   std::int32_t first;
   std::memcpy(&first, bytes.data(), sizeof first);
 
@@ -560,18 +586,25 @@ Affine nifti_sform(const NiftiHeader& header) {
 
 double nifti_length_unit_mm(const NiftiHeader& header) {
   switch (header.xyzt_units & 7) {
-    case 1: return 1e3;
-    case 3: return 1e-3;
-    default: return 1.0;
+    case 1:
+      return 1e3;
+    case 3:
+      return 1e-3;
+    default:
+      return 1.0;
   }
 }
 
 std::string_view to_string(NiftiAffine affine) {
   switch (affine) {
-    case NiftiAffine::automatic: return "automatic";
-    case NiftiAffine::sform: return "sform";
-    case NiftiAffine::qform: return "qform";
-    case NiftiAffine::pixdim: return "pixdim";
+    case NiftiAffine::automatic:
+      return "automatic";
+    case NiftiAffine::sform:
+      return "sform";
+    case NiftiAffine::qform:
+      return "qform";
+    case NiftiAffine::pixdim:
+      return "pixdim";
   }
   return "automatic";
 }
@@ -582,15 +615,19 @@ NiftiImage interpret_nifti_header(const NiftiHeader& header, Notices& notices, N
   image.datatype = header.datatype;
   image.interleaved = type.code == kRgb ? 3 : type.code == kRgba ? 4 : 1;
   image.data_offset = std::uint64_t(header.vox_offset);
-  image.data_bytes = checked_value_count(header, image.interleaved) * (std::uint64_t(type.bits) / 8 / image.interleaved);
+  image.data_bytes =
+      checked_value_count(header, image.interleaved) * (std::uint64_t(type.bits) / 8 / image.interleaved);
   set_components(header, image, notices);
   if ((header.xyzt_units & 7) > 3)
-    notices.add("unknown_unit", "xyzt_units is " + std::to_string(header.xyzt_units) + ", no known unit of length: mm are assumed");
+    notices.add("unknown_unit",
+                "xyzt_units is " + std::to_string(header.xyzt_units) + ", no known unit of length: mm are assumed");
   image.affine = choose_affine(header, affine);
   image.info.geometry = geometry_of(header, image.affine, notices);
   set_scaling(header, image, notices);
   const bool wide = type.code == kInt64 || type.code == kUint64;
-  image.info.dtype = !image.scaled ? *type.native : wide ? DataType::float64 : scaled_type(type, image.slope, image.intercept);
+  image.info.dtype = !image.scaled ? *type.native
+                     : wide        ? DataType::float64
+                                   : scaled_type(type, image.slope, image.intercept);
   return image;
 }
 

@@ -66,21 +66,23 @@ struct NiftiImage {
   VolumeInfo info;                              ///< as it is read; 64-bit integers are announced as 32-bit ones
   NiftiAffine affine = NiftiAffine::automatic;  ///< the one that was used, never automatic
   int datatype = 0;
-  bool scaled = false;                          ///< value = slope * stored + intercept
+  bool scaled = false;  ///< value = slope * stored + intercept
   double slope = 1, intercept = 0;
-  int interleaved = 1;                          ///< 3 for RGB24, 4 for RGBA32: channels beside each other in the file
-  std::uint64_t data_offset = 0;                ///< in the file that holds the data
+  int interleaved = 1;            ///< 3 for RGB24, 4 for RGBA32: channels beside each other in the file
+  std::uint64_t data_offset = 0;  ///< in the file that holds the data
   std::uint64_t data_bytes = 0;
 };
 
 /// What the header means. Decisions become notices (codes: no_affine, affine_disagreement,
-/// qform_unusable, sform_unusable, pixdim_mismatch, skew_removed, missing_axis, unknown_unit, frame_spacing, scaling_ignored). Skew between float32
-/// rounding (1e-6) and 1e-3 is removed; real shear is kept. dim[4] are frames, dim[5] channels.
-/// Throws Error(input) where the affine cannot be trusted, Error(unsupported) for data of more than four dimensions.
-NiftiImage interpret_nifti_header(const NiftiHeader& header, Notices& notices, NiftiAffine affine = NiftiAffine::automatic);
+/// qform_unusable, sform_unusable, pixdim_mismatch, skew_removed, missing_axis, unknown_unit, frame_spacing,
+/// scaling_ignored). Skew between float32 rounding (1e-6) and 1e-3 is removed; real shear is kept. dim[4] are frames,
+/// dim[5] channels. Throws Error(input) where the affine cannot be trusted, Error(unsupported) for data of more than
+/// four dimensions.
+NiftiImage interpret_nifti_header(const NiftiHeader& header, Notices& notices,
+                                  NiftiAffine affine = NiftiAffine::automatic);
 
-/// The header for a volume of its dtype without scaling: NIfTI-2 where a size exceeds 32767, else NIfTI-1; both codes 1,
-/// the qform only where it says the same as the sform (no shear).
+/// The header for a volume of its dtype without scaling: NIfTI-2 where a size exceeds 32767, else NIfTI-1; both codes
+/// 1, the qform only where it says the same as the sform (no shear).
 NiftiHeader make_nifti_header(const VolumeInfo& info);
 
 /// Name of a data type code, such as "int16"; "unknown" for others.

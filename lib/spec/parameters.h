@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "volume/data_type.h"
 #include "volume/matrix.h"
 
 namespace volpipe {
@@ -92,6 +93,10 @@ struct Mask {
 /// count from 0 in the same order.
 template <class E>
 struct EnumNames;
+template <>
+struct EnumNames<DataType> {
+  static constexpr std::array names{"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"};
+};
 
 /// How a C++ type is written in a spec. read() returns "" or what was expected.
 template <class T, class = void>

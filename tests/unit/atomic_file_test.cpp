@@ -137,7 +137,10 @@ TEST(AtomicFile, SaysThatAFolderIsAFile) {
 
 TEST(AtomicFile, RefusesToCommitNothing) {
   TemporaryFolder folder;
-  { AtomicFile file(folder / "a.txt"); expect_error(ErrorCode::output, "0 bytes", [&] { file.commit(); }); }
+  {
+    AtomicFile file(folder / "a.txt");
+    expect_error(ErrorCode::output, "0 bytes", [&] { file.commit(); });
+  }
   EXPECT_EQ(folder.names(), Names{});
 }
 
@@ -184,7 +187,8 @@ TEST(AtomicFile, ReportsAFullDisk) {
     AtomicFile file(folder / "a.txt");
     file.write("abc", 3);
     fill_the_disk(file.partial_path());
-    expect_error(ErrorCode::output, "no space left on the device that holds '" + folder.path() + "'", [&] { file.write("d", 1); });
+    expect_error(ErrorCode::output, "no space left on the device that holds '" + folder.path() + "'",
+                 [&] { file.write("d", 1); });
   }
   EXPECT_EQ(folder.names(), Names{});
 }
@@ -209,11 +213,13 @@ TEST(AtomicFile, ReportsAFileSizeLimit) {
 TEST(AtomicFile, ReportsAReadOnlyFolder) {
   TemporaryFolder folder;
   fs::create_directory(folder / "locked");
-  fs::permissions(folder / "locked", fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec);
+  fs::permissions(folder / "locked",
+                  fs::perms::owner_read | fs::perms::owner_exec | fs::perms::others_read | fs::perms::others_exec);
   fs::permissions(folder.path(), fs::perms::all);
   const bool root = ::geteuid() == 0;
   ASSERT_TRUE(!root || ::seteuid(65534) == 0);
-  expect_error(ErrorCode::output, "no permission to write in '" + (folder / "locked") + "'", [&] { AtomicFile(folder / "locked/a.txt"); });
+  expect_error(ErrorCode::output, "no permission to write in '" + (folder / "locked") + "'",
+               [&] { AtomicFile(folder / "locked/a.txt"); });
   expect_error(ErrorCode::output, "no permission", [&] { AtomicFile(folder / "locked/sub/a.txt"); });
   ASSERT_TRUE(!root || ::seteuid(0) == 0);
 }

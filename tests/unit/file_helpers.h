@@ -35,7 +35,8 @@ class TemporaryFolder {
   /// Names in the folder, hidden ones too, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> found;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) found.push_back(entry.path().filename().string());
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
+      found.push_back(entry.path().filename().string());
     std::sort(found.begin(), found.end());
     return found;
   }
@@ -44,7 +45,8 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-/// Removes what is there first: ext4 brings a file that is truncated and written again to the disk at once, which is slow.
+/// Removes what is there first: ext4 brings a file that is truncated and written again to the disk at once, which is
+/// slow.
 inline std::string write_bytes(const std::string& path, const std::string& bytes) {
   std::filesystem::remove(path);
   std::ofstream(path, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));

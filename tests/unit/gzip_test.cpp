@@ -72,7 +72,10 @@ TEST_F(Gzip, ReadsTheOptionalHeaderFields) {
   const std::string plain = zlib_gzip("content");
   std::string named = plain;
   named[3] = 4 | 8 | 16;  // extra, name, comment
-  named.insert(10, std::string("\x05\x00" "extra" "name\0comment\0", 2 + 5 + 5 + 8));
+  named.insert(10, std::string("\x05\x00"
+                               "extra"
+                               "name\0comment\0",
+                               2 + 5 + 5 + 8));
   EXPECT_EQ(unpack(file(named)), "content");
 }
 
@@ -94,7 +97,8 @@ TEST_F(Gzip, NamesEveryTruncation) {
 
 TEST_F(Gzip, NamesATruncatedSecondMember) {
   const std::string first = zlib_gzip(noisy(1000)), second = zlib_gzip(noisy(5000, 2));
-  for (std::size_t length = 2; length < second.size(); length += 37) expect_fault(first + second.substr(0, length), "truncated");
+  for (std::size_t length = 2; length < second.size(); length += 37)
+    expect_fault(first + second.substr(0, length), "truncated");
 }
 
 TEST_F(Gzip, TellsHowFarItCame) {
@@ -103,7 +107,8 @@ TEST_F(Gzip, TellsHowFarItCame) {
   GzipReader reader(input);
   reader.expect(20000);
   std::string out(20001, '\0');
-  expect_error(ErrorCode::input, "20000 of 20000 unpacked bytes (the file has " + std::to_string(packed.size() - 8) + ")",
+  expect_error(ErrorCode::input,
+               "20000 of 20000 unpacked bytes (the file has " + std::to_string(packed.size() - 8) + ")",
                [&] { reader.read(out.data(), out.size()); });
 }
 
@@ -147,13 +152,15 @@ TEST_F(Gzip, ReadsAHeaderWithoutTheRest) {
 }
 
 TEST_F(Gzip, KnowsGzipByItsBytes) {
-  InputFile packed(file(zlib_gzip("x"))), plain(write_bytes(folder_ / "b.gz", "plain")), empty(write_bytes(folder_ / "c.gz", ""));
+  InputFile packed(file(zlib_gzip("x"))), plain(write_bytes(folder_ / "b.gz", "plain")),
+      empty(write_bytes(folder_ / "c.gz", ""));
   EXPECT_TRUE(is_gzip(packed));
   EXPECT_FALSE(is_gzip(plain));
   EXPECT_FALSE(is_gzip(empty));
 }
 
-std::string packed_by_us(const std::string& path, const std::string& content, GzipWriter::Level level, std::size_t step) {
+std::string packed_by_us(const std::string& path, const std::string& content, GzipWriter::Level level,
+                         std::size_t step) {
   AtomicFile file(path, true);
   GzipWriter writer(file, level);
   for (std::size_t done = 0; done < content.size(); done += step)
@@ -199,12 +206,14 @@ TEST_F(Gzip, PacksNearlyAsWellAsZlib) {
   for (int y = 0; y < 800; ++y)
     for (int x = 0; x < 800; ++x) {
       const bool inside = std::hypot(x - 400, y - 400) < 350;
-      const auto value = std::int16_t(inside ? 500 + 300 * std::sin(x / 9.0) * std::cos(y / 13.0) + noise(random) : std::abs(noise(random)));
+      const auto value = std::int16_t(inside ? 500 + 300 * std::sin(x / 9.0) * std::cos(y / 13.0) + noise(random)
+                                             : std::abs(noise(random)));
       content += char(value & 0xFF);
       content += char(value >> 8);
     }
   const double zlib = double(zlib_gzip(content).size());
-  EXPECT_LT(double(packed_by_us(folder_ / "w.gz", content, GzipWriter::Level::dense, content.size()).size()), 1.05 * zlib);
+  EXPECT_LT(double(packed_by_us(folder_ / "w.gz", content, GzipWriter::Level::dense, content.size()).size()),
+            1.05 * zlib);
 }
 
 }  // namespace

@@ -40,15 +40,15 @@ struct NiftiSample {
   std::vector<std::int64_t> shape = {4, 5, 6};
   std::vector<std::int64_t> dim;  ///< all eight, where they are to contradict the shape
   int datatype = 16, bitpix = 32;
-  std::vector<double> pixdim;     ///< one an axis; 1 by default
+  std::vector<double> pixdim;  ///< one an axis; 1 by default
   double qfac = 1;
   int qform = 0, sform = 1;
   std::array<double, 3> quaternion{}, qoffset{};
   std::vector<std::array<double, 4>> srow;  ///< diag(pixdim) by default
   double slope = 1, intercept = 0;
   int units = 2;
-  double vox_offset = -1;         ///< right behind the header by default
-  std::string magic;              ///< of a single file by default
+  double vox_offset = -1;  ///< right behind the header by default
+  std::string magic;       ///< of a single file by default
   std::string body;
 
   std::size_t header_bytes() const { return version == 1 ? 348 : 540; }
@@ -68,7 +68,8 @@ struct NiftiSample {
 
   std::vector<std::array<double, 4>> all_rows() const {
     if (!srow.empty()) return srow;
-    return {{length(0), 0, 0, 0}, {0, shape.size() > 1 ? length(1) : 1, 0, 0}, {0, 0, shape.size() > 2 ? length(2) : 1, 0}};
+    return {
+        {length(0), 0, 0, 0}, {0, shape.size() > 1 ? length(1) : 1, 0, 0}, {0, 0, shape.size() > 2 ? length(2) : 1, 0}};
   }
 
   template <class Float>
@@ -116,7 +117,8 @@ struct NiftiSample {
     const bool be = big_endian;
     std::string m = magic.empty() ? std::string("n+2\0\r\n\032\n", 8) : magic;
     m.resize(8, '\0');
-    std::string h = bytes_of(std::int32_t(540), be) + m + bytes_of(std::int16_t(datatype), be) + bytes_of(std::int16_t(bitpix), be);
+    std::string h =
+        bytes_of(std::int32_t(540), be) + m + bytes_of(std::int16_t(datatype), be) + bytes_of(std::int16_t(bitpix), be);
     for (auto n : all_dims()) h += bytes_of(n, be);
     h += std::string(24, '\0') + reals<double>(all_pixdims());
     h += bytes_of(std::int64_t(vox_offset < 0 ? 544 : vox_offset), be) + reals<double>({slope, intercept});

@@ -1,8 +1,8 @@
 // NIfTI in and out: each way a file can be wrong has one outcome, and what is written comes back.
 #include "io/nifti.h"
 
-#include <sys/resource.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <cstring>
@@ -104,7 +104,8 @@ TEST_F(Nifti, InfoIsWhatReadingGives) {
     sample.slope = 0.5;
     sample.shape = {4, 5, 2, 3};
     sample.pixdim = {1, 2, 3, 2.5};
-    const std::string path = write_bytes(folder_ / (packed ? "b.nii.gz" : "b.nii"), packed ? zlib_gzip(sample.file()) : sample.file());
+    const std::string path =
+        write_bytes(folder_ / (packed ? "b.nii.gz" : "b.nii"), packed ? zlib_gzip(sample.file()) : sample.file());
     Notices notices;
     EXPECT_EQ(read_nifti_info(path, notices), read(path).info());
     EXPECT_TRUE(notices.empty());
@@ -201,7 +202,8 @@ TEST_F(Nifti, RemovesRoundingSkewAndSaysSo) {
     EXPECT_LT(result.geometry().shear(), 1e-14);
     EXPECT_EQ(result.geometry().origin(), (Vec3{-3, 4, 5}));
     EXPECT_NEAR(result.geometry().spacing()[2], 3 * std::sqrt(1 + skew * skew), 1e-6);
-    EXPECT_NEAR(result.geometry().direction()[1][2], skew / 2, std::abs(skew) * 1e-3) << "shared by both axes: the nearest rotation";
+    EXPECT_NEAR(result.geometry().direction()[1][2], skew / 2, std::abs(skew) * 1e-3)
+        << "shared by both axes: the nearest rotation";
     EXPECT_NEAR(result.geometry().direction()[2][1], -skew / 2, std::abs(skew) * 1e-3);
   }
 }
@@ -312,7 +314,10 @@ TEST_F(Nifti, KeepsHandednessAndAxisOrder) {
 }
 
 TEST_F(Nifti, ConvertsUnitsToMillimetresAndSeconds) {
-  const struct { int units; double length; } cases[] = {{3, 1000}, {1, 0.001}, {2, 1}, {0, 1}};
+  const struct {
+    int units;
+    double length;
+  } cases[] = {{3, 1000}, {1, 0.001}, {2, 1}, {0, 1}};
   for (const auto& c : cases)
     for (const int sform : {0, 1}) {
       NiftiSample sample;
@@ -323,7 +328,8 @@ TEST_F(Nifti, ConvertsUnitsToMillimetresAndSeconds) {
       sample.srow = {{c.length, 0, 0, 4 * c.length}, {0, c.length, 0, 0}, {0, 0, 2 * c.length, 0}};
       const Read result = read_sample(sample);
       EXPECT_EQ(result.codes(), Codes{});
-      EXPECT_LT(max_corner_distance_mm(result.geometry(), Geometry::from_spacing({4, 5, 6}, {1, 1, 2}, {4, 0, 0})), 1e-5);
+      EXPECT_LT(max_corner_distance_mm(result.geometry(), Geometry::from_spacing({4, 5, 6}, {1, 1, 2}, {4, 0, 0})),
+                1e-5);
     }
   NiftiSample odd;
   odd.units = 5;
@@ -333,7 +339,10 @@ TEST_F(Nifti, ConvertsUnitsToMillimetresAndSeconds) {
 // ---- dimensions
 
 TEST_F(Nifti, FramesAreAFourthAxis) {
-  const struct { int units; double step, seconds; } cases[] = {{2 | 8, 2.5, 2.5}, {2 | 16, 2500, 2.5}, {2 | 24, 500000, 0.5}, {2, 2, 2}};
+  const struct {
+    int units;
+    double step, seconds;
+  } cases[] = {{2 | 8, 2.5, 2.5}, {2 | 16, 2500, 2.5}, {2 | 24, 500000, 0.5}, {2, 2, 2}};
   for (const auto& c : cases) {
     NiftiSample sample;
     sample.shape = {4, 5, 6, 3};
@@ -381,7 +390,8 @@ TEST_F(Nifti, VectorsAreChannels) {
 
 TEST_F(Nifti, RefusesMoreThanFramesOrChannels) {
   NiftiSample sample;
-  for (const auto& shape : std::vector<std::vector<std::int64_t>>{{2, 2, 2, 2, 3}, {2, 2, 2, 1, 1, 2}, {2, 2, 2, 1, 1, 1, 2}}) {
+  for (const auto& shape :
+       std::vector<std::vector<std::int64_t>>{{2, 2, 2, 2, 3}, {2, 2, 2, 1, 1, 2}, {2, 2, 2, 1, 1, 1, 2}}) {
     sample.shape = shape;
     expect_refused(sample, "split it", ErrorCode::unsupported);
   }
@@ -441,7 +451,8 @@ TEST_F(Nifti, AsksForNoMemoryBeforeTheFileIsLongEnough) {
   sample.dim = {3, 32767, 32767, 32767, 1, 1, 1, 1};
   const auto never = [](std::size_t) -> Buffer { throw std::logic_error("memory was asked for"); };
   for (const bool packed : {false, true}) {
-    const std::string path = write_bytes(folder_ / (packed ? "a.nii.gz" : "a.nii"), packed ? zlib_gzip(sample.file()) : sample.file());
+    const std::string path =
+        write_bytes(folder_ / (packed ? "a.nii.gz" : "a.nii"), packed ? zlib_gzip(sample.file()) : sample.file());
     Notices notices;
     expect_error(ErrorCode::input, "the header promises 140724603847004", [&] { read_nifti(path, never, notices); });
   }
@@ -451,10 +462,11 @@ TEST_F(Nifti, RefusesSizesThatOverflow) {
   NiftiSample sample;
   sample.version = 2;
   const std::int64_t large = std::int64_t(1) << 32;
-  for (const auto& dim : std::vector<std::vector<std::int64_t>>{{3, large, large, 1, 1, 1, 1, 1},
-                                                                {3, large, large, large, 1, 1, 1, 1},
-                                                                {3, std::numeric_limits<std::int64_t>::max(), 1, 1, 1, 1, 1, 1},
-                                                                {5, large, 2, 1, 1, large, 1, 1}}) {
+  for (const auto& dim :
+       std::vector<std::vector<std::int64_t>>{{3, large, large, 1, 1, 1, 1, 1},
+                                              {3, large, large, large, 1, 1, 1, 1},
+                                              {3, std::numeric_limits<std::int64_t>::max(), 1, 1, 1, 1, 1, 1},
+                                              {5, large, 2, 1, 1, large, 1, 1}}) {
     sample.dim = dim;
     expect_refused(sample, "larger than any file");
   }
@@ -464,9 +476,11 @@ TEST_F(Nifti, RefusesTruncatedData) {
   const std::string whole = NiftiSample().file();
   for (const std::size_t length : {352u, 500u, 831u}) {
     write_bytes(folder_ / "a.nii", whole.substr(0, length));
-    expect_error(ErrorCode::input, "promises 832 bytes, the file has " + std::to_string(length), [&] { read(folder_ / "a.nii"); });
+    expect_error(ErrorCode::input, "promises 832 bytes, the file has " + std::to_string(length),
+                 [&] { read(folder_ / "a.nii"); });
     write_bytes(folder_ / "b.nii.gz", zlib_gzip(whole.substr(0, length)));
-    expect_error(ErrorCode::input, "the data end after " + std::to_string(length - 352) + " of 480 bytes", [&] { read(folder_ / "b.nii.gz"); });
+    expect_error(ErrorCode::input, "the data end after " + std::to_string(length - 352) + " of 480 bytes",
+                 [&] { read(folder_ / "b.nii.gz"); });
   }
 }
 
@@ -474,7 +488,8 @@ TEST_F(Nifti, RefusesTruncatedHeaders) {
   const std::string whole = NiftiSample().file();
   for (const std::size_t length : {4u, 200u, 347u}) {
     write_bytes(folder_ / "a.nii", whole.substr(0, length));
-    expect_error(ErrorCode::input, "ends within its header, after " + std::to_string(length) + " of 348", [&] { read(folder_ / "a.nii"); });
+    expect_error(ErrorCode::input, "ends within its header, after " + std::to_string(length) + " of 348",
+                 [&] { read(folder_ / "a.nii"); });
   }
   expect_error(ErrorCode::input, "is empty", [&] { read(write_bytes(folder_ / "a.nii", "")); });
   expect_error(ErrorCode::input, "not NIfTI", [&] { read(write_bytes(folder_ / "a.nii", "no")); });
@@ -487,9 +502,7 @@ TEST_F(Nifti, ErrorsCarryThePath) {
   try {
     read(write_bytes(folder_ / "a.nii", "not an image\n"));
     FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.path(), folder_ / "a.nii");
-  }
+  } catch (const Error& error) { EXPECT_EQ(error.path(), folder_ / "a.nii"); }
 }
 
 TEST_F(Nifti, NotesBytesAfterTheData) {
@@ -515,8 +528,14 @@ TEST_F(Nifti, RefusesDatatypesByName) {
   expect_refused(sample, "datatype 77 is not");
   sample.datatype = 0;
   expect_refused(sample, "datatype 0 is not");
-  const struct { int code, bits; const char* name; } cases[] = {
-      {1, 1, "binary"}, {32, 64, "complex64"}, {1536, 128, "float128"}, {1792, 128, "complex128"}, {2048, 256, "complex256"}};
+  const struct {
+    int code, bits;
+    const char* name;
+  } cases[] = {{1, 1, "binary"},
+               {32, 64, "complex64"},
+               {1536, 128, "float128"},
+               {1792, 128, "complex128"},
+               {2048, 256, "complex256"}};
   for (const auto& c : cases) {
     sample.datatype = c.code, sample.bitpix = c.bits;
     expect_refused(sample, c.name, ErrorCode::unsupported);
@@ -638,8 +657,12 @@ TEST_F(Nifti, TakesAnyPath) {
 }
 
 TEST(NiftiName, KnowsItsExtensions) {
-  for (const char* name : {"a.nii", "a.nii.gz", "A.NII.GZ", "b/a.hdr", "a.img", "a.Img.gz"}) EXPECT_TRUE(is_nifti_name(name)) << name;
-  for (const char* name : {"a.nrrd", "nii", "a.nii.bz2", "a.gz", "a.mhd", ""}) EXPECT_FALSE(is_nifti_name(name)) << name;
+  for (const char* name : {"a.nii", "a.nii.gz", "A.NII.GZ", "b/a.hdr", "a.img", "a.Img.gz"})
+    EXPECT_TRUE(is_nifti_name(name)) << name;
+  for (const char* name : {"a.nrrd", "nii", "a.nii.bz2", "a.gz", "a.mhd", ""})
+    EXPECT_FALSE(is_nifti_name(name)) << name;
+  for (const char* name : {"a.nii", "a.nii.gz", "A.NII"}) EXPECT_TRUE(is_nifti_output_name(name)) << name;
+  for (const char* name : {"a.hdr", "a.img", "a.gz", "a.nrrd"}) EXPECT_FALSE(is_nifti_output_name(name)) << name;
 }
 
 // ---- packed files
@@ -652,16 +675,14 @@ TEST_F(Nifti, EveryTruncationOfAPackedFileIsAnError) {
   sample.body = bytes_of(values);
   const std::string packed = zlib_gzip(sample.file());
   ASSERT_GT(packed.size(), 5000u);
-  for (std::size_t length = 0; length < packed.size(); length += packed.size() - length > 60 ? 50 : 1) {
+  for (std::size_t length = 0; length<packed.size(); length += packed.size() - length> 60 ? 50 : 1) {
     write_bytes(folder_ / "a.nii.gz", packed.substr(0, length));
     try {
       read(folder_ / "a.nii.gz");
       ADD_FAILURE() << "read " << length << " of " << packed.size() << " bytes";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::input) << length;
-      if (length >= 500) {
-        EXPECT_NE(std::string(error.what()).find("truncated"), std::string::npos) << error.what();
-      }
+      if (length >= 500) { EXPECT_NE(std::string(error.what()).find("truncated"), std::string::npos) << error.what(); }
     }
   }
 }
@@ -807,9 +828,11 @@ std::string wide(Wide low, Wide high) {
 }
 
 TEST_F(Nifti, NarrowsWideIntegersThatFit) {
-  EXPECT_EQ(read_sample(of_type(1024, 64, wide<std::int64_t>(-2147483648, 2147483647))).values<std::int32_t>()[3], -2147483647 - 1);
+  EXPECT_EQ(read_sample(of_type(1024, 64, wide<std::int64_t>(-2147483648, 2147483647))).values<std::int32_t>()[3],
+            -2147483647 - 1);
   EXPECT_EQ(read_sample(of_type(1024, 64, wide<std::int64_t>(0, 4294967295))).values<std::uint32_t>()[77], 4294967295u);
-  EXPECT_EQ(read_sample(of_type(1280, 64, wide<std::uint64_t>(0, 4294967295))).values<std::uint32_t>()[77], 4294967295u);
+  EXPECT_EQ(read_sample(of_type(1280, 64, wide<std::uint64_t>(0, 4294967295))).values<std::uint32_t>()[77],
+            4294967295u);
   EXPECT_EQ(read_sample(of_type(1280, 64, wide<std::uint64_t>(0, 5))).info().dtype, DataType::uint32);
 }
 
@@ -821,6 +844,13 @@ TEST_F(Nifti, RefusesWideIntegersThatDoNot) {
   refuse(of_type(1024, 64, wide<std::int64_t>(-2147483649, 5)), "-2147483649");
   refuse(of_type(1024, 64, wide<std::int64_t>(0, 4294967296)), "4294967296");
   refuse(of_type(1280, 64, wide<std::uint64_t>(0, 18446744073709551615u)), "18446744073709551615");
+}
+
+TEST_F(Nifti, DamageIsNotTakenForWideIntegers) {
+  std::string packed = zlib_gzip(of_type(1024, 64, wide<std::int64_t>(0, 4294967296)).file());
+  packed[packed.size() - 8] = char(packed[packed.size() - 8] ^ 1);
+  write_bytes(folder_ / "a.nii.gz", packed);
+  expect_error(ErrorCode::input, "CRC mismatch", [&] { read(folder_ / "a.nii.gz"); });
 }
 
 TEST_F(Nifti, ColoursBecomeChannels) {
@@ -849,7 +879,8 @@ Volume volume_of(VolumeInfo info) {
   return Volume(info, std::move(buffer));
 }
 
-VolumeInfo info_of(const Geometry& geometry, std::int64_t components = 1, ComponentAxis axis = ComponentAxis::none, double step = 1) {
+VolumeInfo info_of(const Geometry& geometry, std::int64_t components = 1, ComponentAxis axis = ComponentAxis::none,
+                   double step = 1) {
   VolumeInfo info;
   info.geometry = geometry;
   info.components = components;
@@ -874,7 +905,8 @@ class NiftiWriting : public ::testing::TestWithParam<const char*> {
     EXPECT_EQ(result.codes(), Codes{});
     EXPECT_EQ(result.info().dtype, volume.info().dtype);
     EXPECT_EQ(result.info().components, volume.info().components);
-    EXPECT_TRUE(same_grid(result.geometry(), volume.geometry(), 1e-4)) << max_corner_distance_mm(result.geometry(), volume.geometry());
+    EXPECT_TRUE(same_grid(result.geometry(), volume.geometry(), 1e-4))
+        << max_corner_distance_mm(result.geometry(), volume.geometry());
     EXPECT_EQ(result.geometry().orientation(), volume.geometry().orientation());
     EXPECT_EQ(result.info().bytes(), volume.info().bytes());
     EXPECT_EQ(std::memcmp(result.volume.data(), volume.data(), volume.info().bytes()), 0);
@@ -896,7 +928,7 @@ T field(const std::string& bytes, std::size_t offset) {
 }
 
 TEST_P(NiftiWriting, KeepsEveryDatatype) {
-  const DataType types[] = {DataType::uint8, DataType::int8,  DataType::uint16,  DataType::int16,
+  const DataType types[] = {DataType::uint8,  DataType::int8,  DataType::uint16,  DataType::int16,
                             DataType::uint32, DataType::int32, DataType::float32, DataType::float64};
   for (const DataType type : types)
     visit(type, [&](auto tag) { round_trip(volume_of<typename decltype(tag)::type>(info_of(oblique()))); });
@@ -909,7 +941,8 @@ TEST_P(NiftiWriting, KeepsAll48Orientations) {
       static constexpr int kOrders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
       Affine map;
       map.linear = {};
-      for (int axis = 0; axis < 3; ++axis) map.linear[kOrders[p][axis]][axis] = (flips >> axis & 1) ? -1.5 - axis : 1.5 + axis;
+      for (int axis = 0; axis < 3; ++axis)
+        map.linear[kOrders[p][axis]][axis] = (flips >> axis & 1) ? -1.5 - axis : 1.5 + axis;
       map.offset = {1, -2, 3};
       const Geometry geometry({5, 4, 3}, map);
       const Read result = round_trip(volume_of<std::int16_t>(info_of(geometry)));
@@ -1025,9 +1058,8 @@ TEST_P(NiftiWriting, MeasuresItsTime) {
   EXPECT_GT(timing.decode_ms, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, NiftiWriting, ::testing::Values(".nii", ".nii.gz"), [](const auto& info) {
-  return std::string(info.param) == ".nii" ? "plain" : "packed";
-});
+INSTANTIATE_TEST_SUITE_P(Formats, NiftiWriting, ::testing::Values(".nii", ".nii.gz"),
+                         [](const auto& info) { return std::string(info.param) == ".nii" ? "plain" : "packed"; });
 
 TEST_F(Nifti, WritesOnlyNiftiNames) {
   const Volume volume = volume_of<float>(info_of(oblique()));
@@ -1080,7 +1112,8 @@ TEST_F(Nifti, DescribesWhatIsWrong) {
   NiftiSample sample;
   sample.srow = {{kNan, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}};
   bool said = false;
-  for (const auto& [name, value] : describe_nifti_header(file(sample))) said |= name == "sform_mm" && value.starts_with("invalid: ");
+  for (const auto& [name, value] : describe_nifti_header(file(sample)))
+    said |= name == "sform_mm" && value.starts_with("invalid: ");
   EXPECT_TRUE(said);
 }
 

@@ -31,10 +31,17 @@ class BlockEvaluator {
 
   void run_step(const Step& step, std::int64_t begin, std::int64_t count) {
     switch (step.op) {
-      case Op::load: load(inputs_[step.index], begin, count); break;
-      case Op::store: std::copy_n(acc_, count, registers_[step.index]); break;
-      case Op::to_integer: convert(step, count); break;
-      default: step.operand == Operand::immediate ? run_immediate(step, count) : run_register(step, count);
+      case Op::load:
+        load(inputs_[step.index], begin, count);
+        break;
+      case Op::store:
+        std::copy_n(acc_, count, registers_[step.index]);
+        break;
+      case Op::to_integer:
+        convert(step, count);
+        break;
+      default:
+        step.operand == Operand::immediate ? run_immediate(step, count) : run_register(step, count);
     }
   }
 

@@ -46,8 +46,8 @@ enum class Machine { load_only, accumulator, full };
 /// Where a thread's voxels are. Group g of a thread are the voxels first + g * 4 * kThreads + {0, 1, 2, 3}.
 template <int kThreads, int kGroups>
 struct Tile {
-  static constexpr int kVoxels = 4 * kGroups;        ///< a thread
-  static constexpr int kSize = kThreads * kVoxels;   ///< a block
+  static constexpr int kVoxels = 4 * kGroups;       ///< a thread
+  static constexpr int kSize = kThreads * kVoxels;  ///< a block
 
   std::int64_t first;  ///< this thread's first voxel
   bool whole;          ///< no voxel of the block's tile is beyond the end, and quads are aligned
@@ -75,7 +75,8 @@ __device__ __forceinline__ void load_voxels(const ProgramInput& input, std::int6
       if (place.whole) {
         Quad<S> quads[Place::kVoxels / 4];
 #pragma unroll
-        for (int g = 0; g < Place::kVoxels / 4; ++g) quads[g] = *reinterpret_cast<const Quad<S>*>(source + place.position(4 * g));
+        for (int g = 0; g < Place::kVoxels / 4; ++g)
+          quads[g] = *reinterpret_cast<const Quad<S>*>(source + place.position(4 * g));
 #pragma unroll
         for (int v = 0; v < Place::kVoxels; ++v) values[v] = T(quads[v / 4].voxel[v % 4]);
         return;

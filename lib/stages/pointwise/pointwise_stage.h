@@ -14,7 +14,7 @@ struct StatisticsRequest {
   bool moments = false;
   std::vector<double> percentiles{};  ///< 0 to 100
   Mask mask{};
-  bool per_component = false;         ///< each component by itself, else all together
+  bool per_component = false;  ///< each component by itself, else all together
 };
 
 /// The answer; default values when nothing was asked.
@@ -28,7 +28,8 @@ class PointwiseStage : public Stage {
   /// Empty: no pass over the image is needed.
   virtual std::optional<StatisticsRequest> request() const { return std::nullopt; }
   /// Appends this stage's instructions: accumulator in, accumulator out; registers are free to use.
-  virtual void append(Program& program, const VolumeInfo& input, const StatisticsResult& statistics, Notices& notices) const = 0;
+  virtual void append(Program& program, const VolumeInfo& input, const StatisticsResult& statistics,
+                      Notices& notices) const = 0;
 
   /// Default: the same grid in float32.
   VolumeInfo output(const VolumeInfo& input) const override {

@@ -12,11 +12,20 @@ namespace volpipe {
 
 namespace {
 
-constexpr std::array kOpNames = std::to_array<std::string_view>(
-    {"load", "store", "to_integer", "set", "add", "subtract", "subtract_from", "multiply", "divide", "divide_by", "fma",
-     "minimum", "maximum", "clamp", "abs", "negate", "floor", "ceil", "truncate", "round", "exp", "log", "log10", "sqrt",
-     "power", "signed_power", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and",
-     "logical_or", "logical_not", "select", "sign", "is_finite", "replace_nonfinite", "keep_nonfinite"});
+constexpr std::array kOpNames = std::to_array<std::string_view>({"load",          "store",        "to_integer",
+                                                                 "set",           "add",          "subtract",
+                                                                 "subtract_from", "multiply",     "divide",
+                                                                 "divide_by",     "fma",          "minimum",
+                                                                 "maximum",       "clamp",        "abs",
+                                                                 "negate",        "floor",        "ceil",
+                                                                 "truncate",      "round",        "exp",
+                                                                 "log",           "log10",        "sqrt",
+                                                                 "power",         "signed_power", "less",
+                                                                 "less_equal",    "greater",      "greater_equal",
+                                                                 "equal",         "not_equal",    "logical_and",
+                                                                 "logical_or",    "logical_not",  "select",
+                                                                 "sign",          "is_finite",    "replace_nonfinite",
+                                                                 "keep_nonfinite"});
 static_assert(kOpNames.size() == std::size_t(Op::keep_nonfinite) + 1);
 
 bool is_wide_integer(DataType type) { return !is_floating(type) && !fits_float32(type); }
@@ -38,13 +47,18 @@ std::string operand_text(const Instruction& i) {
 std::string line(const Instruction& i) {
   const std::string name(to_string(i.op));
   switch (i.op) {
-    case Op::load: return name + " " + std::to_string(i.index);
-    case Op::store: return name + " r" + std::to_string(i.index);
-    case Op::to_integer: return name + " " + number(i.a) + " " + number(i.b);
+    case Op::load:
+      return name + " " + std::to_string(i.index);
+    case Op::store:
+      return name + " r" + std::to_string(i.index);
+    case Op::to_integer:
+      return name + " " + number(i.a) + " " + number(i.b);
     case Op::fma:
     case Op::clamp:
-    case Op::select: return name + " " + operand_text(i) + " " + number(i.b);
-    default: return is_unary(i.op) ? name : name + " " + operand_text(i);
+    case Op::select:
+      return name + " " + operand_text(i) + " " + number(i.b);
+    default:
+      return is_unary(i.op) ? name : name + " " + operand_text(i);
   }
 }
 
@@ -78,7 +92,8 @@ std::string Program::listing() const {
   return text;
 }
 
-Precision needed_precision(const Program& program, std::span<const ProgramInput> inputs, DataType result_type, Precision asked) {
+Precision needed_precision(const Program& program, std::span<const ProgramInput> inputs, DataType result_type,
+                           Precision asked) {
   bool wide = is_wide_integer(result_type);
   for (const ProgramInput& input : inputs) wide = wide || is_wide_integer(input.dtype);
   for (const Instruction& i : program.instructions()) wide = wide || exceeds_float32(i);
@@ -87,7 +102,8 @@ Precision needed_precision(const Program& program, std::span<const ProgramInput>
 
 void check_inputs(const Program& program, std::span<const ProgramInput> inputs) {
   bool missing = inputs.empty() || inputs.size() > Program::kMaxInputs;
-  for (const Instruction& i : program.instructions()) missing = missing || (i.op == Op::load && i.index >= inputs.size());
+  for (const Instruction& i : program.instructions())
+    missing = missing || (i.op == Op::load && i.index >= inputs.size());
   if (missing) throw Error(ErrorCode::internal, "a program loads an input that was not given");
 }
 
@@ -95,8 +111,8 @@ ConversionCounts run_program(DeviceContext& context, const Program& program, std
                              void* result, DataType result_type, std::int64_t count, Precision precision) {
   check_inputs(program, inputs);
   if (count <= 0) return {};
-  const ProgramRun run{program, inputs, result, result_type, count,
-                       needed_precision(program, inputs, result_type, precision)};
+  const ProgramRun run{program,     inputs, result,
+                       result_type, count,  needed_precision(program, inputs, result_type, precision)};
   return run_on(context, cpu::run_program, cuda::run_program, run);
 }
 
@@ -122,9 +138,8 @@ ConversionCounts run(const DeviceContext& context, const ProgramRun& run) {
     for (std::int64_t i = begin; i < end; i += kBlockVoxels) {
       const std::int64_t count = std::min(kBlockVoxels, end - i);
       const T* values = evaluator.evaluate(i, count);
-      visit(run.result_type, [&](auto tag) {
-        write_block(values, count, static_cast<typename decltype(tag)::type*>(run.result) + i);
-      });
+      visit(run.result_type,
+            [&](auto tag) { write_block(values, count, static_cast<typename decltype(tag)::type*>(run.result) + i); });
     }
     saturated += evaluator.counts().saturated;
     nan += evaluator.counts().nan;

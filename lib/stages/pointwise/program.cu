@@ -13,8 +13,11 @@ template <class T>
 using ProgramTile = Tile<kThreads, sizeof(T) == 4 ? 4 : 2>;
 
 template <class R, class T, class Place>
-__device__ __forceinline__ void store_voxels(const T (&values)[Place::kVoxels], R* result, std::int64_t count, const Place& place) {
-  using Intermediate = std::conditional_t<std::is_floating_point_v<R>, R, std::conditional_t<std::is_same_v<R, std::uint32_t>, std::uint32_t, std::int32_t>>;
+__device__ __forceinline__ void store_voxels(const T (&values)[Place::kVoxels], R* result, std::int64_t count,
+                                             const Place& place) {
+  using Intermediate =
+      std::conditional_t<std::is_floating_point_v<R>, R,
+                         std::conditional_t<std::is_same_v<R, std::uint32_t>, std::uint32_t, std::int32_t>>;
   if (place.whole) {
 #pragma unroll
     for (int g = 0; g < Place::kVoxels / 4; ++g) {
@@ -37,7 +40,8 @@ __device__ void add_count(unsigned long long* total, int mine) {
 
 template <class T, Machine kMachine>
 __global__ void __launch_bounds__(kThreads, kMachine == Machine::full ? 3 : 5)
-    program_kernel(const __grid_constant__ KernelProgram<T> kernel, void* result, DataType result_type, unsigned long long* counts) {
+    program_kernel(const __grid_constant__ KernelProgram<T> kernel, void* result, DataType result_type,
+                   unsigned long long* counts) {
   const ProgramTile<T> tile(blockIdx.x, kernel.count, kernel.quads);
   ThreadEvaluator<T, ProgramTile<T>, kMachine> evaluator;
   evaluator.run(kernel, tile);
@@ -59,7 +63,8 @@ ConversionCounts run_program(DeviceContext& context, const ProgramRun& run) {
     auto kernel = make_kernel_program<T>(run.program, run.inputs, run.result_type, run.count);
     kernel.quads = kernel.quads && is_quad_aligned(run.result, run.result_type);
     const bool counting = converts_to_integer(kernel.program);
-    constexpr Machine kMachine = decltype(machine)::value == Machine::load_only ? Machine::accumulator : decltype(machine)::value;
+    constexpr Machine kMachine =
+        decltype(machine)::value == Machine::load_only ? Machine::accumulator : decltype(machine)::value;
 
     const cudaStream_t stream = stream_of(context);
     Buffer counts;

@@ -15,24 +15,44 @@ namespace volpipe {
 /// What one instruction does to the accumulator acc. x is the instruction's operand (its immediate `a`, or a register),
 /// b its second immediate. Comparisons give 1 or 0; for and/or/not/select 0 is false and all else, NaN too, is true.
 enum class Op : std::uint8_t {
-  load,         ///< acc = voxel of input `index`
-  store,        ///< register `index` = acc
-  to_integer,   ///< rounded half away from zero, then saturated to [a, b]; NaN gives 0; both are counted (no register)
-  set,          ///< acc = x
-  add, subtract, subtract_from,     ///< acc + x, acc - x, x - acc
-  multiply, divide, divide_by,      ///< acc * x, acc / x, x / acc
-  fma,          ///< acc * x + b, rounded once
-  minimum, maximum,                 ///< NaN only where acc is NaN
-  clamp,        ///< min(max(acc, x), b); NaN stays
-  abs, negate, floor, ceil, truncate, round,  ///< round: half away from zero
-  exp, log, log10, sqrt,
-  power,        ///< acc ^ x, as C's pow
-  signed_power, ///< sign(acc) |acc| ^ x
-  less, less_equal, greater, greater_equal, equal, not_equal,  ///< acc ? x
-  logical_and, logical_or, logical_not,
-  select,       ///< x != 0 ? acc : b
-  sign,         ///< -1, 0 or 1; NaN stays
-  is_finite,
+  load,               ///< acc = voxel of input `index`
+  store,              ///< register `index` = acc
+  to_integer,         ///< rounded half away from zero, saturated to [a, b], NaN gives 0; both are counted
+  set,                ///< x
+  add,                ///< acc + x
+  subtract,           ///< acc - x
+  subtract_from,      ///< x - acc
+  multiply,           ///< acc * x
+  divide,             ///< acc / x
+  divide_by,          ///< x / acc
+  fma,                ///< acc * x + b, rounded once
+  minimum,            ///< NaN only where acc is NaN
+  maximum,            ///< NaN only where acc is NaN
+  clamp,              ///< min(max(acc, x), b); NaN stays
+  abs,                ///< |acc|
+  negate,             ///< -acc
+  floor,              ///< towards -infinity
+  ceil,               ///< towards infinity
+  truncate,           ///< towards zero
+  round,              ///< to the nearest, half away from zero
+  exp,                ///< e ^ acc
+  log,                ///< natural
+  log10,              ///< decimal
+  sqrt,               ///< NaN below zero
+  power,              ///< acc ^ x, as C's pow
+  signed_power,       ///< sign(acc) |acc| ^ x
+  less,               ///< acc < x
+  less_equal,         ///< acc <= x
+  greater,            ///< acc > x
+  greater_equal,      ///< acc >= x
+  equal,              ///< acc == x
+  not_equal,          ///< acc != x
+  logical_and,        ///< acc and x
+  logical_or,         ///< acc or x
+  logical_not,        ///< not acc
+  select,             ///< x != 0 ? acc : b
+  sign,               ///< -1, 0 or 1; NaN stays
+  is_finite,          ///< 1 or 0
   replace_nonfinite,  ///< finite acc stays, else x
   keep_nonfinite,     ///< acc where x is finite, else x
 };
@@ -89,7 +109,8 @@ struct ProgramInput {
 
 /// `asked`, raised to double_ when an input, the result or a to_integer is a 32-bit integer. run_program and the
 /// statistics raise it themselves.
-Precision needed_precision(const Program& program, std::span<const ProgramInput> inputs, DataType result_type, Precision asked);
+Precision needed_precision(const Program& program, std::span<const ProgramInput> inputs, DataType result_type,
+                           Precision asked);
 
 /// Voxels that conversions to integers changed beyond rounding.
 struct ConversionCounts {

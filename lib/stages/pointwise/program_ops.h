@@ -36,7 +36,8 @@ VOLPIPE_HD inline double exp(double x) {
   p = std::fma(p, r, 0.5);
   p = std::fma(p, r, 1.0);
   p = std::fma(p, r, 1.0);
-  const double scaled = std::bit_cast<double>(std::bit_cast<std::uint64_t>(p) + (std::bit_cast<std::uint64_t>(shifted) << 52));
+  const double scaled =
+      std::bit_cast<double>(std::bit_cast<std::uint64_t>(p) + (std::bit_cast<std::uint64_t>(shifted) << 52));
   return x != x ? x : scaled;
 }
 
@@ -67,19 +68,24 @@ VOLPIPE_HD inline double log(float value) {
   return x > 0.0 && x < kInfinity ? finite : special;
 }
 
-/// C's pow, its special cases included.
+/// C's pow, its special cases included. What depends on y alone is made into factors and masks, so that loops over x
+/// with one y vectorise.
 VOLPIPE_HD inline float pow(float x, float y) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const float magnitude = std::fabs(x);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   const bool whole = std::floor(y) == y;
   const bool odd = whole & (std::floor(y * 0.5f) != y * 0.5f);
+  const std::uint32_t sign_mask = odd ? 0x80000000u : 0u;
+  const float below_zero = whole ? 1.0f : kNan;
+  const float of_nan = y == 0.0f ? 1.0f : kNan;
+  const float limit_one = std::fabs(y) == kInfinity ? 1.0f : -1.0f;  // (-1) ^ infinity is 1
+
+  const float magnitude = std::fabs(x);
   const float power = float(exp(double(y) * log(magnitude)));
-  const bool undefined = (x < 0.0f) & (magnitude < kInfinity) & !whole;
-  const float with_sign = odd ? std::copysign(power, x) : power;
-  const float number = undefined ? std::numeric_limits<float>::quiet_NaN() : with_sign;
-  const bool one = (y == 0.0f) | (x == 1.0f) | ((x == -1.0f) & (std::fabs(y) == kInfinity));
-  const float result = x != x ? x : y != y ? y : number;
-  return one ? 1.0f : result;
+  const float with_sign =
+      std::bit_cast<float>(std::bit_cast<std::uint32_t>(power) | (std::bit_cast<std::uint32_t>(x) & sign_mask));
+  const float number = ((x < 0.0f) & (magnitude < kInfinity)) ? with_sign * below_zero : with_sign;
+  const float result = ((y == 0.0f) | (magnitude == limit_one) | (x == 1.0f)) ? 1.0f : number;
+  return x != x ? of_nan : result;
 }
 
 }  // namespace float_math
@@ -116,6 +122,12 @@ VOLPIPE_HD T raised(T v, T exponent) {
 }
 
 template <class T>
+VOLPIPE_HD T clamped(T v, T low, T high) {
+  const T raised = v < low ? low : v;
+  return raised > high ? high : raised;
+}
+
+template <class T>
 VOLPIPE_HD T round_half_away(T v) {
   const T whole = std::trunc(v);
   return std::fabs(v - whole) >= T(0.5) ? whole + std::copysign(T(1), v) : whole;
@@ -137,7 +149,7 @@ VOLPIPE_HD inline T apply(T acc, T x, T b) {
   else if constexpr (kOp == Op::fma) return std::fma(acc, x, b);
   else if constexpr (kOp == Op::minimum) return x < acc ? x : acc;
   else if constexpr (kOp == Op::maximum) return x > acc ? x : acc;
-  else if constexpr (kOp == Op::clamp) { const T low = acc < x ? x : acc; return low > b ? b : low; }
+  else if constexpr (kOp == Op::clamp) return clamped(acc, x, b);
   else if constexpr (kOp == Op::abs) return std::fabs(acc);
   else if constexpr (kOp == Op::negate) return -acc;
   else if constexpr (kOp == Op::floor) return std::floor(acc);
@@ -195,8 +207,10 @@ struct OpTag {
 /// visitor(OpTag<op>{}) for every op that apply() knows.
 template <class Visitor>
 VOLPIPE_HD inline void visit_op(Op op, Visitor&& visitor) {
-#define VOLPIPE_CASE(name) \
-  case Op::name: visitor(OpTag<Op::name>{}); break;
+#define VOLPIPE_CASE(name)      \
+  case Op::name:                \
+    visitor(OpTag<Op::name>{}); \
+    break;
   switch (op) {
     VOLPIPE_CASE(set)
     VOLPIPE_CASE(add)
@@ -237,7 +251,8 @@ VOLPIPE_HD inline void visit_op(Op op, Visitor&& visitor) {
     VOLPIPE_CASE(keep_nonfinite)
     case Op::load:
     case Op::store:
-    case Op::to_integer: break;
+    case Op::to_integer:
+      break;
   }
 #undef VOLPIPE_CASE
 }

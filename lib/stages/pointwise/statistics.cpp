@@ -61,16 +61,19 @@ std::vector<std::int64_t> percentile_ranks(std::int64_t n, std::span<const doubl
   return ranks;
 }
 
-std::vector<double> compute_percentiles(DeviceContext& context, const SampledValues& given, std::span<const double> percents) {
+std::vector<double> compute_percentiles(DeviceContext& context, const SampledValues& given,
+                                        std::span<const double> percents) {
   std::vector<double> result(percents.size(), std::numeric_limits<double>::quiet_NaN());
   if (given.count <= 0 || percents.empty()) return result;
   const SampledValues values = checked(given);
   const KeyFormat format = key_format(values, values.precision);
-  const OrderStatistics found = run_on(context, cpu::order_statistics, cuda::order_statistics, values, format, percents);
+  const OrderStatistics found =
+      run_on(context, cpu::order_statistics, cuda::order_statistics, values, format, percents);
   if (found.count == 0) return result;
   const std::vector<std::int64_t> ranks = percentile_ranks(found.count, percents);
   const auto value_at = [&](std::int64_t rank) {
-    return decode_key(format, found.keys[std::size_t(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin())]);
+    return decode_key(format,
+                      found.keys[std::size_t(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin())]);
   };
   for (std::size_t i = 0; i < percents.size(); ++i) {
     const PercentilePlace place(found.count, percents[i]);
@@ -79,7 +82,8 @@ std::vector<double> compute_percentiles(DeviceContext& context, const SampledVal
   return result;
 }
 
-std::vector<std::int64_t> compute_histogram(DeviceContext& context, const SampledValues& values, double low, double high, int bins) {
+std::vector<std::int64_t> compute_histogram(DeviceContext& context, const SampledValues& values, double low,
+                                            double high, int bins) {
   if (!(low < high) || bins <= 0) throw Error(ErrorCode::internal, "a histogram needs low < high and at least one bin");
   if (values.count <= 0) return std::vector<std::int64_t>(std::size_t(bins));
   return run_on(context, cpu::histogram, cuda::histogram, checked(values), low, high, bins);
@@ -142,7 +146,9 @@ class SelectedBlocks {
   void select(std::int64_t begin, std::int64_t count) {
     const T threshold = T(selection_.threshold);
     switch (selection_.kind) {
-      case Selection::Kind::all: std::fill_n(keep_, count, std::uint8_t(1)); break;
+      case Selection::Kind::all:
+        std::fill_n(keep_, count, std::uint8_t(1));
+        break;
       case Selection::Kind::nonzero:
         for (std::int64_t i = 0; i < count; ++i) keep_[i] = values_[i] != T(0);
         break;
@@ -208,8 +214,13 @@ class LaneSums {
         sum_[i] = sum_[2 * i] + sum_[2 * i + 1];
         squares_[i] = squares_[2 * i] + squares_[2 * i + 1];
       }
-    return {count_, non_finite, double(*std::min_element(lowest_, lowest_ + kLanes)),
-            double(*std::max_element(highest_, highest_ + kLanes)), pivot_, sum_[0], squares_[0]};
+    return {count_,
+            non_finite,
+            double(*std::min_element(lowest_, lowest_ + kLanes)),
+            double(*std::max_element(highest_, highest_ + kLanes)),
+            pivot_,
+            sum_[0],
+            squares_[0]};
   }
 
  private:
@@ -231,9 +242,8 @@ Moments moments_in(const DeviceContext& context, const SampledValues& values) {
   context.parallel(values.count, kChunkVoxels, [&](std::int64_t begin, std::int64_t end) {
     SelectedBlocks<T> blocks(program, values);
     LaneSums<T> sums;
-    for_each_block(blocks, begin, end, kLanes, [&](const T* block, const std::uint8_t* keep, std::int64_t count) {
-      sums.add(block, keep, count);
-    });
+    for_each_block(blocks, begin, end, kLanes,
+                   [&](const T* block, const std::uint8_t* keep, std::int64_t count) { sums.add(block, keep, count); });
     chunks[std::size_t(begin / kChunkVoxels)] = moments_of(sums.total(blocks.non_finite()));
   });
   for (std::size_t step = 1; step < chunks.size(); step *= 2)
@@ -243,9 +253,11 @@ Moments moments_in(const DeviceContext& context, const SampledValues& values) {
 
 /// Adds up, over all voxels, what tally(blocks' values, keep, count, counts) counts; counts hold `size` entries.
 template <class T, class Tally>
-std::vector<std::int64_t> count_in_pieces(const DeviceContext& context, const SampledValues& values, std::size_t size, Tally&& tally) {
+std::vector<std::int64_t> count_in_pieces(const DeviceContext& context, const SampledValues& values, std::size_t size,
+                                          Tally&& tally) {
   constexpr std::int64_t kLeast = 1 << 20, kMost = 1 << 30;
-  const std::int64_t piece = std::clamp(values.count / (4 * context.threads()) / kBlockVoxels * kBlockVoxels, kLeast, kMost);
+  const std::int64_t piece =
+      std::clamp(values.count / (4 * context.threads()) / kBlockVoxels * kBlockVoxels, kLeast, kMost);
   const auto program = make_executable<T>(*values.program, DataType::float64);
   std::vector<std::int64_t> total(size);
   std::mutex mutex;
@@ -262,15 +274,22 @@ std::vector<std::int64_t> count_in_pieces(const DeviceContext& context, const Sa
 }
 
 template <class T>
-std::vector<std::int64_t> count_digits(const DeviceContext& context, const SampledValues& values, const KeyEncoder<T>& encode,
-                                       std::span<const std::uint64_t> prefixes, int shift, int width) {
-  const std::uint64_t digits = (std::uint64_t(1) << width) - 1;
+std::vector<std::int64_t> count_digits(const DeviceContext& context, const SampledValues& values,
+                                       const KeyEncoder<T>& encode, std::span<const std::uint64_t> prefixes, int shift,
+                                       int width, bool first_digits) {
+  using Key = typename KeyEncoder<T>::Key;
+  const Key digits = Key((std::uint64_t(1) << width) - 1);
   const auto tally = [&](const T* block, const std::uint8_t* keep, std::int64_t count, std::uint32_t* counts) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (!keep[i]) continue;
-      const std::uint64_t key = std::uint64_t(encode(block[i])) >> shift;
-      for (std::size_t slot = 0; slot < prefixes.size(); ++slot)
-        if (key >> width == prefixes[slot]) ++counts[slot << width | (key & digits)];
+    Key keys[kBlockVoxels];
+    for (std::int64_t i = 0; i < count; ++i) keys[i] = encode(block[i]) >> shift;
+    if (first_digits) {
+      for (std::int64_t i = 0; i < count; ++i) counts[keys[i] & digits] += keep[i];
+      return;
+    }
+    for (std::size_t slot = 0; slot < prefixes.size(); ++slot) {
+      const Key prefix = Key(prefixes[slot]);
+      for (std::int64_t i = 0; i < count; ++i)
+        if (keys[i] >> width == prefix) counts[slot << width | (keys[i] & digits)] += keep[i];
     }
   };
   return count_in_pieces<T>(context, values, prefixes.size() << width, tally);
@@ -293,13 +312,15 @@ OrderStatistics order_statistics(DeviceContext& context, const SampledValues& va
       return percentile_ranks(n, percents);
     };
     result.keys = radix_select(format.bits, kDigitBits, ranks_of, [&](const auto& prefixes, int shift, int width) {
-      return count_digits<T>(context, values, KeyEncoder<T>(format), prefixes, shift, width);
+      return count_digits<T>(context, values, KeyEncoder<T>(format), prefixes, shift, width,
+                             shift + width == format.bits);
     });
     return result;
   });
 }
 
-std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues& values, double low, double high, int bins) {
+std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues& values, double low, double high,
+                                    int bins) {
   const double scale = bins / (high - low);
   return visit_precision(values.precision, [&](auto zero) {
     using T = decltype(zero);

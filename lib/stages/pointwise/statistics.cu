@@ -130,7 +130,8 @@ __device__ bool find_pivot(const Place& place, const Voxels& voxels, unsigned ke
 }
 
 template <class T, Machine kMachine>
-__global__ void __launch_bounds__(kThreads) moments_kernel(const __grid_constant__ KernelValues<T> values, Moments* chunks) {
+__global__ void __launch_bounds__(kThreads)
+    moments_kernel(const __grid_constant__ KernelValues<T> values, Moments* chunks) {
   using Place = StatisticsTile<T, kMachine>;
   constexpr std::int64_t kTiles = kChunkVoxels / Place::kSize;
   SelectedVoxels<T, Place, kMachine> voxels;
@@ -243,8 +244,8 @@ class SharedBins {
 };
 
 template <class T, Machine kMachine>
-__global__ void __launch_bounds__(kThreads)
-    histogram_kernel(const __grid_constant__ KernelValues<T> values, double low, double high, double scale, int bins, Count* total) {
+__global__ void __launch_bounds__(kThreads) histogram_kernel(const __grid_constant__ KernelValues<T> values, double low,
+                                                             double high, double scale, int bins, Count* total) {
   __shared__ unsigned shared[kSharedBins];
   const auto bin_of = [=](double value) { return min(int((value - low) * scale), bins - 1); };
   if (bins <= kSharedBins) {
@@ -295,15 +296,16 @@ __global__ void __launch_bounds__(kThreads)
     key_digits_kernel(const Key* keys, std::int64_t count, const __grid_constant__ Digits<Key> digits, Count* total) {
   __shared__ unsigned shared[kSharedBins];
   SharedBins counts(shared, digits.slots << digits.width);
-  for (std::int64_t i = blockIdx.x * std::int64_t(kThreads) + threadIdx.x; i < count; i += gridDim.x * std::int64_t(kThreads))
+  for (std::int64_t i = blockIdx.x * std::int64_t(kThreads) + threadIdx.x; i < count;
+       i += gridDim.x * std::int64_t(kThreads))
     count_digit(counts, digits, keys[i], true);
   counts.flush(total);
 }
 
 /// radix_select's counting; launch(digits, total) queues the kernel that adds to `total`.
 template <class Key, class Launch>
-std::vector<std::int64_t> count_digits(DeviceContext& context, const std::vector<std::uint64_t>& prefixes, int shift, int width,
-                                       Launch&& launch) {
+std::vector<std::int64_t> count_digits(DeviceContext& context, const std::vector<std::uint64_t>& prefixes, int shift,
+                                       int width, Launch&& launch) {
   const std::size_t bytes = (prefixes.size() << width) * sizeof(Count);
   Buffer total = context.allocate(bytes);
   VOLPIPE_CHECK_CUDA(cudaMemsetAsync(total.data(), 0, bytes, stream_of(context)));
@@ -324,11 +326,13 @@ std::vector<std::uint64_t> select_keys(DeviceContext& context, const Key* keys, 
                                        const std::vector<std::int64_t>& ranks) {
   if (count == 0 || ranks.empty()) return {};
   const auto blocks = std::min(divide_up(count, kThreads * 8), resident_blocks(context, key_digits_kernel<Key>));
-  return radix_select(key_bits, kDigitBits, [&](std::int64_t) { return ranks; }, [&](const auto& prefixes, int shift, int width) {
-    return count_digits<Key>(context, prefixes, shift, width, [&](const Digits<Key>& digits, Count* total) {
-      key_digits_kernel<Key><<<unsigned(blocks), kThreads, 0, stream_of(context)>>>(keys, count, digits, total);
-    });
-  });
+  return radix_select(
+      key_bits, kDigitBits, [&](std::int64_t) { return ranks; },
+      [&](const auto& prefixes, int shift, int width) {
+        return count_digits<Key>(context, prefixes, shift, width, [&](const Digits<Key>& digits, Count* total) {
+          key_digits_kernel<Key><<<unsigned(blocks), kThreads, 0, stream_of(context)>>>(keys, count, digits, total);
+        });
+      });
 }
 
 constexpr std::int64_t kSamples = 65536;
@@ -336,7 +340,8 @@ constexpr std::int64_t kSamples = 65536;
 /// One voxel from each of kSamples equal stretches, at a hashed place so that no stride of the grid is favoured.
 template <class T, Machine kMachine>
 __global__ void __launch_bounds__(kThreads)
-    sample_kernel(const __grid_constant__ KernelValues<T> values, KeyEncoder<T> encode, typename KeyEncoder<T>::Key* keys, Count* count) {
+    sample_kernel(const __grid_constant__ KernelValues<T> values, KeyEncoder<T> encode,
+                  typename KeyEncoder<T>::Key* keys, Count* count) {
   const std::int64_t i = blockIdx.x * std::int64_t(kThreads) + threadIdx.x;
   std::uint32_t hash = std::uint32_t(i) * 0x9e3779b1u;
   hash = (hash ^ hash >> 16) * 0x85ebca6bu;
@@ -402,8 +407,8 @@ __device__ void add_from_warp(Count* total, Count mine) {
 template <class T, Machine kMachine, int kBrackets>
 __global__ void __launch_bounds__(kThreads)
     bracket_kernel(const __grid_constant__ KernelValues<T> values, KeyEncoder<T> encode,
-                   const __grid_constant__ Brackets<typename KeyEncoder<T>::Key> brackets, typename KeyEncoder<T>::Key* candidates,
-                   std::int64_t capacity, BracketCounts* total) {
+                   const __grid_constant__ Brackets<typename KeyEncoder<T>::Key> brackets,
+                   typename KeyEncoder<T>::Key* candidates, std::int64_t capacity, BracketCounts* total) {
   using Key = typename KeyEncoder<T>::Key;
   __shared__ Key shared[kWarps][CandidateBuffer<Key>::kSize];
   CandidateBuffer<Key> buffer(shared[threadIdx.x / 32], candidates, capacity, &total->stored);
@@ -431,13 +436,15 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Exact order statistics: in one pass with the help of a sample where that works, else by radix passes over the values.
+/// Exact order statistics: in one pass with the help of a sample where that works, else by radix passes over the
+/// values.
 template <class T, Machine kMachine>
 class OrderSelection {
  public:
   using Key = typename KeyEncoder<T>::Key;
 
-  OrderSelection(DeviceContext& context, const KernelValues<T>& values, const KeyFormat& format, std::span<const double> percents)
+  OrderSelection(DeviceContext& context, const KernelValues<T>& values, const KeyFormat& format,
+                 std::span<const double> percents)
       : context_(context), values_(values), format_(format), encode_(format), percents_(percents) {}
 
   OrderStatistics run() {
@@ -471,7 +478,9 @@ class OrderSelection {
     std::int64_t n = 0;
     copy_to_host(context_, &n, counter.data(), sizeof n);
 
-    struct Range { std::int64_t low, high; };
+    struct Range {
+      std::int64_t low, high;
+    };
     std::vector<Range> ranges;
     std::vector<std::int64_t> ranks;
     for (const double percent : percents_) {
@@ -485,7 +494,9 @@ class OrderSelection {
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     const auto found = select_keys(context_, static_cast<const Key*>(keys.data()), n, format_.bits, ranks);
-    const auto key_at = [&](std::int64_t rank) { return Key(found[std::size_t(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin())]); };
+    const auto key_at = [&](std::int64_t rank) {
+      return Key(found[std::size_t(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin())]);
+    };
 
     std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.low < b.low; });
     Brackets<Key> brackets{};
@@ -605,7 +616,8 @@ OrderStatistics order_statistics(DeviceContext& context, const SampledValues& va
   });
 }
 
-std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues& values, double low, double high, int bins) {
+std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues& values, double low, double high,
+                                    int bins) {
   return visit_values(values, [&](const auto& kernel_values, auto machine) {
     using T = typename ValueType<std::decay_t<decltype(kernel_values)>>::type;
     constexpr Machine kMachine = decltype(machine)::value;

@@ -34,7 +34,7 @@ struct Moments {
   double min = std::numeric_limits<double>::infinity();
   double max = -std::numeric_limits<double>::infinity();
   double mean = 0;
-  double sum_squares = 0;       ///< of differences from the mean
+  double sum_squares = 0;             ///< of differences from the mean
   double std(double ddof = 0) const;  ///< 0 when count <= ddof
   bool operator==(const Moments&) const = default;
 };
@@ -48,15 +48,17 @@ Moments compute_moments(DeviceContext& context, const SampledValues& values);
 /// Exact percentiles (0 to 100) of the finite values, linear between order statistics (numpy's default), by radix
 /// selection on the value's bits; NaN when nothing is selected. Several percentiles share the passes. On CUDA, scratch
 /// memory for an eighth of the values is taken.
-std::vector<double> compute_percentiles(DeviceContext& context, const SampledValues& values, std::span<const double> percents);
+std::vector<double> compute_percentiles(DeviceContext& context, const SampledValues& values,
+                                        std::span<const double> percents);
 
 /// Counts in `bins` equal bins over [low, high]: bin floor((value - low) * (bins / (high - low))) in double; values
 /// outside are left out; `high` belongs to the last bin. Throws Error(internal) unless low < high and bins > 0.
-std::vector<std::int64_t> compute_histogram(DeviceContext& context, const SampledValues& values, double low, double high, int bins);
+std::vector<std::int64_t> compute_histogram(DeviceContext& context, const SampledValues& values, double low,
+                                            double high, int bins);
 
-/// Otsu's threshold (1979) of the values on a 256-bin histogram between their minimum and maximum: the centre of the bin
-/// that parts the classes, as scikit-image's threshold_otsu; foreground is what lies above it. The constant itself for a
-/// constant image; NaN when nothing is selected.
+/// Otsu's threshold (1979) of the values on a 256-bin histogram between their minimum and maximum: the centre of the
+/// bin that parts the classes, as scikit-image's threshold_otsu; foreground is what lies above it. The constant itself
+/// for a constant image; NaN when nothing is selected.
 double otsu_threshold(DeviceContext& context, const SampledValues& values);
 
 }  // namespace volpipe

@@ -16,13 +16,14 @@ namespace cpu {
 Moments moments(DeviceContext& context, const SampledValues& values);
 OrderStatistics order_statistics(DeviceContext& context, const SampledValues& values, const KeyFormat& format,
                                  std::span<const double> percents);
-std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues& values, double low, double high, int bins);
+std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues& values, double low, double high,
+                                    int bins);
 }  // namespace cpu
 
 namespace cuda {
 VOLPIPE_CUDA_CODE Moments moments(DeviceContext& context, const SampledValues& values);
-VOLPIPE_CUDA_CODE OrderStatistics order_statistics(DeviceContext& context, const SampledValues& values, const KeyFormat& format,
-                                                   std::span<const double> percents);
+VOLPIPE_CUDA_CODE OrderStatistics order_statistics(DeviceContext& context, const SampledValues& values,
+                                                   const KeyFormat& format, std::span<const double> percents);
 VOLPIPE_CUDA_CODE std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues& values, double low,
                                                       double high, int bins);
 }  // namespace cuda

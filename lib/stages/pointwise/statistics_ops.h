@@ -12,8 +12,8 @@
 
 namespace volpipe {
 
-/// A chunk is summed in kLanes interleaved lanes, lane l taking voxels l, l + kLanes, ...; lanes are then added pairwise,
-/// neighbours first.
+/// A chunk is summed in kLanes interleaved lanes, lane l taking voxels l, l + kLanes, ...; lanes are then added
+/// pairwise, neighbours first.
 inline constexpr std::int64_t kChunkVoxels = 32768;
 inline constexpr int kLanes = 512;
 
@@ -56,14 +56,15 @@ VOLPIPE_HD inline Moments merged(const Moments& a, const Moments& b) {
 /// How values become unsigned keys in the same order; -0 and 0 share one.
 struct KeyFormat {
   bool floating;
-  int bits;        ///< of a key
-  double lowest;   ///< integers: the value of key 0
+  int bits;       ///< of a key
+  double lowest;  ///< integers: the value of key 0
 };
 
 /// Keys of an integer image that no program changes are as short as its type.
 inline KeyFormat key_format(const SampledValues& values, Precision precision) {
   const DataType type = values.inputs[0].dtype;
-  if (values.program->is_identity() && !is_floating(type)) return {false, int(8 * size_of(type)), integer_range(type).lowest};
+  if (values.program->is_identity() && !is_floating(type))
+    return {false, int(8 * size_of(type)), integer_range(type).lowest};
   return {true, precision == Precision::single ? 32 : 64, 0};
 }
 
@@ -91,11 +92,15 @@ inline double decode_key(const KeyFormat& format, std::uint64_t key) {
   return std::bit_cast<double>(key >> 63 ? key & ~(std::uint64_t(1) << 63) : ~key);
 }
 
-/// The keys at ranks ranks_of(n), ascending, among n keys. count_digits(prefixes, shift, width) gives, for each prefix in
-/// turn, how many keys with key >> (shift + width) == prefix have each value of the next `width` bits. Empty when n is 0.
+/// The keys at ranks ranks_of(n), ascending, among n keys. count_digits(prefixes, shift, width) gives, for each prefix
+/// in turn, how many keys with key >> (shift + width) == prefix have each value of the next `width` bits. Empty when n
+/// is 0.
 template <class RanksOf, class CountDigits>
 std::vector<std::uint64_t> radix_select(int key_bits, int digit_bits, RanksOf&& ranks_of, CountDigits&& count_digits) {
-  struct Search { std::int64_t rank; std::uint64_t prefix; };
+  struct Search {
+    std::int64_t rank;
+    std::uint64_t prefix;
+  };
   std::vector<Search> searches;
   std::vector<std::uint64_t> prefixes{0};
   for (int shift = key_bits; shift > 0;) {

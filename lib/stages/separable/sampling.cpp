@@ -25,7 +25,8 @@ std::optional<double> map_coordinate(double c, std::int64_t size, Interpolation 
     case Boundary::nearest: return interpolation == Interpolation::bspline3 ? c : std::clamp(c, 0.0, last);
     case Boundary::mirror: {
       const double folded = std::fmod(std::abs(c), 2 * last);
-      return folded > last ? 2 * last - folded : folded;
+      const double turns_at = c < 0 ? last : double(size);  // SciPy's, which decides ties of order 0
+      return folded >= turns_at ? 2 * last - folded : folded;
     }
     case Boundary::reflect: {
       const double period = 2.0 * double(size);
@@ -54,13 +55,17 @@ double cubic_bspline(double x) {
 
 /// The cubic spline that is 1 at 0 and 0 at every other integer (Unser 1999, eq. 17).
 double cardinal_cubic_spline(double x) {
-  constexpr double pole = std::numbers::sqrt3 - 2;
-  constexpr double gain = -6 * pole / (1 - pole * pole);
-  const std::int64_t floor_x = std::int64_t(std::floor(x));
+  static const std::vector<double> coefficients = [] {
+    constexpr double pole = std::numbers::sqrt3 - 2;
+    std::vector<double> powers{-6 * pole / (1 - pole * pole)};
+    for (int k = 1; k < 64; ++k) powers.push_back(powers.back() * pole);
+    return powers;
+  }();
+  const int floor_x = int(std::floor(x));
   double sum = 0;
-  for (std::int64_t k = floor_x - 1; k <= floor_x + 2; ++k)
-    sum += std::pow(pole, double(std::abs(k))) * cubic_bspline(x - double(k));
-  return gain * sum;
+  for (int k = floor_x - 1; k <= floor_x + 2; ++k)
+    if (std::abs(k) < 64) sum += coefficients[std::size_t(std::abs(k))] * cubic_bspline(x - k);
+  return sum;
 }
 
 AxisMatrix::Row taps_at(double c, Interpolation interpolation, double tolerance) {
@@ -68,7 +73,7 @@ AxisMatrix::Row taps_at(double c, Interpolation interpolation, double tolerance)
   const std::int64_t first = std::int64_t(floor_c);
   if (interpolation == Interpolation::nearest) return {{std::int64_t(std::floor(c + 0.5)), 1.0}};
   if (interpolation == Interpolation::linear) return {{first, 1 - (c - floor_c)}, {first + 1, c - floor_c}};
-  constexpr std::int64_t reach = 40;
+  const auto reach = std::clamp<std::int64_t>(std::int64_t(std::log(tolerance) / std::log(2 - std::numbers::sqrt3)) + 2, 2, 60);
   AxisMatrix::Row row;
   double sum = 0;
   for (std::int64_t i = first - reach; i <= first + reach + 1; ++i) {

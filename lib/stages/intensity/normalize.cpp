@@ -1,0 +1,102 @@
+#include "stages/intensity/intensity.h"
+
+namespace volpipe {
+
+namespace {
+
+enum class Method { zscore, minmax, median_iqr, mean };
+enum class Per { volume, component };
+
+}  // namespace
+
+template <>
+struct EnumNames<Method> {
+  static constexpr std::array names{"zscore", "minmax", "median_iqr", "mean"};
+};
+template <>
+struct EnumNames<Per> {
+  static constexpr std::array names{"volume", "component"};
+};
+
+namespace {
+
+class Normalize final : public PointwiseStage {
+ public:
+  struct Params {
+    Method method = Method::zscore;
+    Mask mask;
+    Per per = Per::volume;
+    double ddof = 0;
+  };
+  explicit Normalize(Params params) : params_(std::move(params)) {}
+
+  std::optional<StatisticsRequest> request() const override {
+    StatisticsRequest request{.mask = params_.mask, .per_component = params_.per == Per::component};
+    if (params_.method == Method::median_iqr) request.percentiles = {25, 50, 75};
+    else request.moments = true;
+    return request;
+  }
+
+  void append(Program& program, const VolumeInfo&, const StatisticsResult& statistics,
+              Notices& notices) const override {
+    const bool nothing =
+        params_.method == Method::median_iqr ? std::isnan(statistics.percentiles[1]) : statistics.moments.count == 0;
+    if (nothing) return notice_no_voxels(notices, "normalize");
+    const Scale scale = measure(statistics);
+    const bool keeps_zeros = params_.mask.kind == Mask::Kind::nonzero;
+    if (keeps_zeros) program.store(Operand::r1);
+    if (scale.spread > 0) {
+      append_linear(program, scale.centre, 1 / scale.spread, 0);
+    } else {
+      append_constant(program, 0);
+      notice_constant(notices, "normalize", scale.name, 0);
+    }
+    if (keeps_zeros) program.add(Op::select, Operand::r1, 0.0);
+  }
+
+ private:
+  struct Scale {
+    double centre, spread;
+    const char* name;  ///< of the spread
+  };
+
+  Scale measure(const StatisticsResult& statistics) const {
+    const Moments& moments = statistics.moments;
+    switch (params_.method) {
+      case Method::zscore:
+        return {moments.mean, moments.std(params_.ddof), "standard deviation"};
+      case Method::minmax:
+        return {moments.min, moments.max - moments.min, "range"};
+      case Method::mean:
+        return {moments.mean, moments.max - moments.min, "range"};
+      case Method::median_iqr:
+        break;
+    }
+    return {statistics.percentiles[1], statistics.percentiles[2] - statistics.percentiles[0], "interquartile range"};
+  }
+
+  Params params_;
+};
+
+}  // namespace
+
+StageDefinition stage_normalize() {
+  using P = Normalize::Params;
+  return define_stage<Normalize>(
+      {.op = "normalize",
+       .family = "intensity",
+       .summary = "(v - centre) / spread, both from the finite voxels of the image or of a mask; without spread 0, "
+                  "with a warning",
+       .example = {{"op", "normalize"}, {"method", "zscore"}, {"mask", "nonzero"}}},
+      Parameters<P>()
+          .add("method", &P::method, {},
+               "zscore: mean and standard deviation; minmax: minimum and range; median_iqr: median and interquartile "
+               "range; mean: mean and range")
+          .add("mask", &P::mask, {},
+               "where the statistics are taken; they apply to every voxel, except that under \"nonzero\" a 0 means no "
+               "data and stays 0")
+          .add("per", &P::per, {}, "statistics of all components together, or of each by itself")
+          .add("ddof", &P::ddof, {.min = 0}, "zscore: the variance divides by n - ddof (0: population, 1: sample)"));
+}
+
+}  // namespace volpipe

@@ -1,0 +1,54 @@
+#include "stages/intensity/intensity.h"
+
+namespace volpipe {
+
+namespace {
+
+class Threshold final : public PointwiseStage {
+ public:
+  struct Params {
+    std::optional<double> above, below;
+    double value = 0;
+  };
+  explicit Threshold(Params params) : params_(params) {}
+
+  static void check(const Params& params, const std::string& pointer, Faults& faults) {
+    if (!params.above && !params.below) faults.add(pointer, "'threshold' needs 'above', 'below' or both");
+    if (params.above && params.below && *params.above > *params.below)
+      faults.add(pointer + "/above", "'above' must not be above 'below'");
+  }
+
+  VolumeInfo output(const VolumeInfo& input) const override {
+    return holds(input.dtype, params_.value) ? input : PointwiseStage::output(input);
+  }
+
+  void append(Program& program, const VolumeInfo&, const StatisticsResult&, Notices&) const override {
+    program.store(Operand::r0);
+    if (params_.above) program.add(Op::greater_equal, *params_.above);
+    if (params_.above && params_.below) program.store(Operand::r1).add(Op::set, Operand::r0);
+    if (params_.below) program.add(Op::less_equal, *params_.below);
+    if (params_.above && params_.below) program.add(Op::logical_and, Operand::r1);
+    program.store(Operand::r1).add(Op::set, Operand::r0).add(Op::select, Operand::r1, params_.value);
+  }
+
+ private:
+  Params params_;
+};
+
+}  // namespace
+
+StageDefinition stage_threshold() {
+  using P = Threshold::Params;
+  return define_stage<Threshold>(
+      {.op = "threshold",
+       .family = "intensity",
+       .summary = "keeps voxels with above <= v <= below; the others, NaN too, become value",
+       .example = {{"op", "threshold"}, {"above", 0}, {"value", 0}}},
+      Parameters<P>()
+          .add("above", &P::above, {}, "lowest intensity kept")
+          .add("below", &P::below, {}, "highest intensity kept")
+          .add("value", &P::value, {},
+               "what the others become; integer images keep their type when it is a whole number of it, else float32"));
+}
+
+}  // namespace volpipe

@@ -1,0 +1,100 @@
+"""What is right, in double precision: SciPy where it is, the mathematics where SciPy 1.10 is not."""
+import numpy as np
+from scipy import ndimage
+
+ORDER = {"nearest": 0, "linear": 1, "bspline3": 3}
+
+
+def resize_coordinates(size, target, align):
+    """Source coordinate of each target voxel of one axis; edges: zoom(grid_mode=True), centers: grid_mode=False."""
+    k = np.arange(target)
+    if align == "edges":
+        return (k + 0.5) * size / target - 0.5
+    return k * (size - 1) / max(target - 1, 1)
+
+
+def resample_axis(size, spacing, target_spacing, grid):
+    """Source coordinates of one axis: "extent" keeps the field of view, "center" the first voxel's centre; as many voxels
+    as come nearest to the extent, or to the distance of the outer centres."""
+    if grid == "extent":
+        shift, steps = (target_spacing / spacing - 1) / 2, size * spacing / target_spacing - 1
+    else:
+        shift, steps = 0.0, (size - 1) * spacing / target_spacing
+    target = max(1, int(np.floor(steps + 0.5 + 1e-6)) + 1)
+    return np.arange(target) * target_spacing / spacing + shift
+
+
+def reflect_index(i, size):
+    i = np.mod(i, 2 * size)
+    return np.minimum(i, 2 * size - 1 - i)
+
+
+def reflect_spline_matrix(size, coordinates):
+    """Cubic spline through the samples of one axis, reflected at its edges, by solving for the coefficients."""
+    samples = np.arange(size)
+    system = np.zeros((size, size))
+    for offset, weight in ((-1, 1 / 6), (0, 2 / 3), (1, 1 / 6)):
+        np.add.at(system, (samples, reflect_index(samples + offset, size)), weight)
+    floor = np.floor(coordinates).astype(int)
+    t = coordinates - floor
+    weights = ((1 - t) ** 3 / 6, 2 / 3 - t ** 2 + t ** 3 / 2, 2 / 3 - (1 - t) ** 2 + (1 - t) ** 3 / 2, t ** 3 / 6)
+    evaluate = np.zeros((len(coordinates), size))
+    for tap, weight in enumerate(weights):
+        np.add.at(evaluate, (np.arange(len(coordinates)), reflect_index(floor - 1 + tap, size)), weight)
+    return evaluate @ np.linalg.inv(system)
+
+
+def sample(array, axes, interpolation="linear", boundary="nearest", fill=0.0):
+    """array at the grid of coordinates axes[0] x axes[1] x axes[2]."""
+    array = np.asarray(array, float)
+    if interpolation == "bspline3" and boundary == "reflect":
+        # SciPy < 1.18 starts the reflect prefilter with a value it has already changed (scipy issue 24550).
+        for axis, coordinates in enumerate(axes):
+            if array.shape[axis] > 1:
+                matrix = reflect_spline_matrix(array.shape[axis], coordinates)
+                array = np.moveaxis(np.tensordot(matrix, array, (1, axis)), 0, axis)
+            else:
+                array = np.repeat(array, len(coordinates), axis)
+        return array
+    grid = np.meshgrid(*axes, indexing="ij")
+    return ndimage.map_coordinates(array, grid, order=ORDER[interpolation], mode=boundary, cval=fill)
+
+
+def antialias(array, factors):
+    """Gaussian of sigma (factor - 1) / 2 on every axis that is reduced by factor > 1, edges replicated."""
+    array = np.asarray(array, float)
+    for axis, factor in enumerate(factors):
+        if factor > 1:
+            array = ndimage.gaussian_filter1d(array, (factor - 1) / 2, axis, mode="nearest")
+    return array
+
+
+def grid_affine(matrix, axes):
+    """Affine of the grid that lies at evenly spaced source coordinates; a single voxel keeps the step given beside."""
+    step = np.eye(4)
+    for axis, (first, spacing) in enumerate(axes):
+        step[axis, axis], step[axis, 3] = spacing, first
+    return matrix @ step
+
+
+def fold(index, size, boundary):
+    """Source of each index under a padding rule, -1 for the fill value. (numpy < 2 pads 'reflect' wrongly more than once.)"""
+    if boundary in ("constant", "grid-constant"):
+        return np.where((index < 0) | (index >= size), -1, index)
+    if boundary == "nearest":
+        return np.clip(index, 0, size - 1)
+    if boundary == "reflect":
+        return reflect_index(index, size)
+    if boundary == "mirror":
+        folded = np.mod(index, max(2 * size - 2, 1))
+        return np.minimum(folded, 2 * size - 2 - folded)
+    return np.mod(index, size)
+
+
+def pad(array, before, after, boundary, fill=0):
+    for axis, (low, high) in enumerate(zip(before, after)):
+        size = array.shape[axis]
+        source = fold(np.arange(-low, size + high), size, boundary)
+        array = np.take(array, source, axis)
+        np.moveaxis(array, axis, 0)[source == -1] = fill
+    return array
