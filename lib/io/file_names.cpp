@@ -9,13 +9,15 @@ namespace volpipe::io {
 
 namespace {
 
-constexpr std::array<std::string_view, 10> kExtensions = {".nii.gz", ".nii", ".hdr.gz", ".img.gz", ".hdr", ".img", ".nrrd", ".nhdr", ".mha", ".mhd"};
+constexpr std::array<std::string_view, 10> kExtensions = {".nii.gz", ".nii",  ".hdr.gz", ".img.gz", ".hdr",
+                                                          ".img",    ".nrrd", ".nhdr",   ".mha",    ".mhd"};
 
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
 bool ends_with(const std::string& name, std::string_view extension) {
   return name.size() > extension.size() &&
-         std::equal(extension.rbegin(), extension.rend(), name.rbegin(), [](char a, char b) { return a == char(std::tolower(static_cast<unsigned char>(b))); });
+         std::equal(extension.rbegin(), extension.rend(), name.rbegin(),
+                    [](char a, char b) { return a == char(std::tolower(static_cast<unsigned char>(b))); });
 }
 
 }  // namespace

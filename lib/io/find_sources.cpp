@@ -27,7 +27,8 @@ bool is_hidden(const std::string& name) { return name.starts_with('.'); }
 
 std::string lower_extension(const std::string& path) {
   std::string extension = fs::path(path).extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return char(std::tolower(c)); });
   return extension;
 }
 
@@ -62,7 +63,8 @@ std::optional<std::string> partner_of(const std::string& path, std::string_view 
   const std::string base = path.substr(0, path.size() - extension.size());
   std::string upper(partner);
   std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return char(std::toupper(c)); });
-  for (const std::string& candidate : {base + std::string(partner), base + std::string(partner) + ".gz", base + upper, base + upper + ".GZ"}) {
+  for (const std::string& candidate :
+       {base + std::string(partner), base + std::string(partner) + ".gz", base + upper, base + upper + ".GZ"}) {
     std::error_code failure;
     if (fs::is_regular_file(candidate, failure)) return candidate;
   }
@@ -74,31 +76,43 @@ class Search {
   explicit Search(const std::string& root) : root_(root) {}
 
   Found take() {
-    std::stable_sort(found_.sources.begin(), found_.sources.end(), [](const Source& a, const Source& b) { return a.path < b.path; });
-    std::stable_sort(found_.faults.begin(), found_.faults.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+    std::stable_sort(found_.sources.begin(), found_.sources.end(),
+                     [](const Source& a, const Source& b) { return a.path < b.path; });
+    std::stable_sort(found_.faults.begin(), found_.faults.end(),
+                     [](const auto& a, const auto& b) { return a.path < b.path; });
     if (passed_over_ > 0)
-      found_.notices.add("passed_over", "passed over " + std::to_string(passed_over_) + (passed_over_ == 1 ? " file that is not a volume" : " files that are not volumes"));
+      found_.notices.add("passed_over",
+                         "passed over " + std::to_string(passed_over_) +
+                             (passed_over_ == 1 ? " file that is not a volume" : " files that are not volumes"));
     return std::move(found_);
   }
 
   void file(const std::string& path) {
     if (const auto extension = volume_extension(path)) return claimed_file(path, *extension, "");
     switch (probe(path)) {
-      case Content::dicom: return single_dicom(path);
-      case Content::unreadable: throw Error(ErrorCode::input, "the file cannot be opened: " + std::string(std::strerror(errno))).with_path(path);
-      case Content::other: break;
+      case Content::dicom:
+        return single_dicom(path);
+      case Content::unreadable:
+        throw Error(ErrorCode::input, "the file cannot be opened: " + std::string(std::strerror(errno)))
+            .with_path(path);
+      case Content::other:
+        break;
     }
-    throw Error(ErrorCode::input, "the file is of no known kind: .nii, .nii.gz, .hdr/.img, .nrrd, .nhdr, .mha, .mhd or DICOM is expected").with_path(path);
+    throw Error(ErrorCode::input,
+                "the file is of no known kind: .nii, .nii.gz, .hdr/.img, .nrrd, .nhdr, .mha, .mhd or DICOM is expected")
+        .with_path(path);
   }
 
   void folder(const std::string& path, const std::string& relative) {
     struct stat status {};
-    if (stat(path.c_str(), &status) != 0) return fault(path, "the folder cannot be read: " + std::string(std::strerror(errno)));
+    if (stat(path.c_str(), &status) != 0)
+      return fault(path, "the folder cannot be read: " + std::string(std::strerror(errno)));
     const std::pair identity(status.st_dev, status.st_ino);
     if (std::find(open_folders_.begin(), open_folders_.end(), identity) != open_folders_.end()) return;
     std::vector<std::string> names;
     if (const std::error_code failure = list(path, names)) {
-      if (relative.empty()) throw Error(ErrorCode::input, "the folder cannot be read: " + failure.message()).with_path(path);
+      if (relative.empty())
+        throw Error(ErrorCode::input, "the folder cannot be read: " + failure.message()).with_path(path);
       return fault(path, "the folder cannot be read: " + failure.message());
     }
     open_folders_.push_back(identity);
@@ -119,7 +133,8 @@ class Search {
 
   void fault(const std::string& path, const std::string& message) { found_.faults.push_back({path, message}); }
 
-  void entry(const std::string& folder_path, const std::string& relative, const std::string& name, std::vector<std::string>& dicom) {
+  void entry(const std::string& folder_path, const std::string& relative, const std::string& name,
+             std::vector<std::string>& dicom) {
     const std::string path = folder_path + "/" + name;
     if (is_hidden(name)) {
       ++passed_over_;
@@ -136,9 +151,14 @@ class Search {
     }
     if (extension) return claimed_file(path, *extension, relative);
     switch (probe(path)) {
-      case Content::dicom: dicom.push_back(path); break;
-      case Content::unreadable: fault(path, "the file cannot be opened: " + std::string(std::strerror(errno))); break;
-      case Content::other: passed_over_ += !is_data_of_a_header(path);
+      case Content::dicom:
+        dicom.push_back(path);
+        break;
+      case Content::unreadable:
+        fault(path, "the file cannot be opened: " + std::string(std::strerror(errno)));
+        break;
+      case Content::other:
+        passed_over_ += !is_data_of_a_header(path);
     }
   }
 
@@ -150,7 +170,8 @@ class Search {
 
   static std::string stem_of_data(const std::string& path) {
     for (const std::string_view extension : {".raw.gz", ".raw", ".zraw"})
-      if (path.size() > extension.size() && path.ends_with(extension)) return path.substr(0, path.size() - extension.size());
+      if (path.size() > extension.size() && path.ends_with(extension))
+        return path.substr(0, path.size() - extension.size());
     return {};
   }
 
@@ -173,7 +194,8 @@ class Search {
     const DicomFolder contents = load_module().group_dicom({path});
     if (contents.not_images > 0) throw Error(ErrorCode::input, "the DICOM file holds no image").with_path(path);
     for (const auto& problem : contents.faults) found_.faults.push_back(problem);
-    for (const DicomGroup& group : contents.groups) found_.sources.push_back({path, group.files, group.series_uid, "", stem_of(path)});
+    for (const DicomGroup& group : contents.groups)
+      found_.sources.push_back({path, group.files, group.series_uid, "", stem_of(path)});
   }
 
   void dicom_folder(const std::string& path, const std::string& relative, const std::vector<std::string>& files) {
@@ -182,10 +204,12 @@ class Search {
     for (const auto& problem : contents.faults) found_.faults.push_back(problem);
     const fs::path place = relative.empty() ? fs::path() : fs::path(relative);
     std::error_code failure;
-    const std::string name = relative.empty() ? fs::canonical(path, failure).filename().string() : place.filename().string();
+    const std::string name =
+        relative.empty() ? fs::canonical(path, failure).filename().string() : place.filename().string();
     const std::vector<std::string> stems = series_stems(name, contents);
     for (std::size_t i = 0; i < contents.groups.size(); ++i)
-      found_.sources.push_back({path, contents.groups[i].files, contents.groups[i].series_uid, place.parent_path().string(), stems[i]});
+      found_.sources.push_back(
+          {path, contents.groups[i].files, contents.groups[i].series_uid, place.parent_path().string(), stems[i]});
   }
 
   /// The folder's name; with several series the series number as well, and a count where that is shared.
@@ -215,7 +239,9 @@ Found find_sources(const std::string& input) {
   std::error_code failure;
   const fs::file_status status = fs::status(root, failure);
   if (!fs::exists(status))
-    throw Error(ErrorCode::input, "there is no such file or folder" + (failure && failure.value() != ENOENT ? ": " + failure.message() : std::string())).with_path(input);
+    throw Error(ErrorCode::input, "there is no such file or folder" +
+                                      (failure && failure.value() != ENOENT ? ": " + failure.message() : std::string()))
+        .with_path(input);
   Search search(root);
   if (fs::is_directory(status)) search.folder(root, "");
   else if (fs::is_regular_file(status)) search.file(root);

@@ -16,7 +16,8 @@ bool goes_to_nifti(const Source& source) { return !source.is_dicom() && is_nifti
 
 void check_input_format(const Source& source) {
   if (source.is_dicom() || volume_extension(source.path)) return;
-  throw Error(ErrorCode::input, "the file is of no known kind: .nii, .nii.gz, .hdr/.img, .nrrd, .nhdr, .mha, .mhd or DICOM is expected")
+  throw Error(ErrorCode::input,
+              "the file is of no known kind: .nii, .nii.gz, .hdr/.img, .nrrd, .nhdr, .mha, .mhd or DICOM is expected")
       .with_path(source.path);
 }
 
@@ -41,14 +42,18 @@ void check_output_format(const std::string& path) {
   const auto extension = volume_extension(path);
   constexpr std::array<std::string_view, 5> kWritten = {".nii", ".nii.gz", ".nrrd", ".mha", ".mhd"};
   if (extension && std::find(kWritten.begin(), kWritten.end(), *extension) != kWritten.end()) return;
-  throw Error(ErrorCode::usage, "'" + path + "' does not name a format that can be written: end it with .nii.gz, .nii, .nrrd, .mha or .mhd")
+  throw Error(
+      ErrorCode::usage,
+      "'" + path + "' does not name a format that can be written: end it with .nii.gz, .nii, .nrrd, .mha or .mhd")
       .with_path(path);
 }
 
 void write(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing) {
   check_output_format(path);
   if (!volume.device().is_cpu())
-    throw Error(ErrorCode::internal, "a volume on " + volume.device().name() + " was to be written: copy it to the host first").with_path(path);
+    throw Error(ErrorCode::internal,
+                "a volume on " + volume.device().name() + " was to be written: copy it to the host first")
+        .with_path(path);
   with_path(path, [&] {
     if (is_nifti_name(path)) write_nifti(volume, path, overwrite, timing);
     else load_module().write(volume, path, overwrite, timing);

@@ -32,12 +32,14 @@ const Module* open_module() {
     const bool named_file = path.find('/') != std::string::npos;
     if (named_file && !fs::exists(path, ignored)) continue;
     if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-      if (const auto entry = reinterpret_cast<decltype(&volpipe_io_module)>(dlsym(library, kModuleSymbol))) return entry();
+      if (const auto entry = reinterpret_cast<decltype(&volpipe_io_module)>(dlsym(library, kModuleSymbol)))
+        return entry();
     }
     if (reason.empty()) reason = dlerror();
   }
   throw Error(ErrorCode::internal, "the module for DICOM, NRRD and MetaImage could not be loaded (" + reason +
-                                       "): keep libvolpipe_io.so beside libvolpipe.so and install the ITK and GDCM libraries that it was built with");
+                                       "): keep libvolpipe_io.so beside libvolpipe.so and install the ITK and GDCM "
+                                       "libraries that it was built with");
 }
 
 }  // namespace

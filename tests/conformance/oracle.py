@@ -14,9 +14,13 @@ def resize_coordinates(size, target, align):
 
 
 def resample_axis(size, spacing, target_spacing, grid):
-    """Source coordinates of one axis: "extent" keeps the field of view, "center" the first voxel's centre."""
-    target = max(1, int(np.floor(size * spacing / target_spacing + 0.5 + 1e-6)))
-    shift = (target_spacing / spacing - 1) / 2 if grid == "extent" else 0.0
+    """Source coordinates of one axis: "extent" keeps the field of view, "center" the first voxel's centre; as many voxels
+    as come nearest to the extent, or to the distance of the outer centres."""
+    if grid == "extent":
+        shift, steps = (target_spacing / spacing - 1) / 2, size * spacing / target_spacing - 1
+    else:
+        shift, steps = 0.0, (size - 1) * spacing / target_spacing
+    target = max(1, int(np.floor(steps + 0.5 + 1e-6)) + 1)
     return np.arange(target) * target_spacing / spacing + shift
 
 
@@ -71,3 +75,26 @@ def grid_affine(matrix, axes):
     for axis, (first, spacing) in enumerate(axes):
         step[axis, axis], step[axis, 3] = spacing, first
     return matrix @ step
+
+
+def fold(index, size, boundary):
+    """Source of each index under a padding rule, -1 for the fill value. (numpy < 2 pads 'reflect' wrongly more than once.)"""
+    if boundary in ("constant", "grid-constant"):
+        return np.where((index < 0) | (index >= size), -1, index)
+    if boundary == "nearest":
+        return np.clip(index, 0, size - 1)
+    if boundary == "reflect":
+        return reflect_index(index, size)
+    if boundary == "mirror":
+        folded = np.mod(index, max(2 * size - 2, 1))
+        return np.minimum(folded, 2 * size - 2 - folded)
+    return np.mod(index, size)
+
+
+def pad(array, before, after, boundary, fill=0):
+    for axis, (low, high) in enumerate(zip(before, after)):
+        size = array.shape[axis]
+        source = fold(np.arange(-low, size + high), size, boundary)
+        array = np.take(array, source, axis)
+        np.moveaxis(array, axis, 0)[source == -1] = fill
+    return array

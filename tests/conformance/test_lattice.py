@@ -5,12 +5,9 @@ import nibabel
 import numpy as np
 from nibabel import orientations
 
-from support import (DTYPES, NO_SHARED, ORIENTATIONS, SHARED, affine, assert_affine, data, image, load, odd_images, random_array,
+import oracle
+from support import (BOUNDARIES, DTYPES, NO_SHARED, ORIENTATIONS, SHARED, affine, assert_affine, data, image, load, odd_images,
                      random_image, run)
-
-NUMPY_PAD = {"constant": "constant", "grid-constant": "constant", "nearest": "edge", "mirror": "reflect",
-             "reflect": "symmetric", "grid-wrap": "wrap", "wrap": "wrap"}
-
 
 def lattice_affine(matrix, linear, offset):
     step = np.eye(4)
@@ -49,10 +46,9 @@ class Lattice(unittest.TestCase):
 
     def test_pad_every_boundary(self):
         images = odd_images(("int16", "float32", "uint8"))
-        for boundary, mode in NUMPY_PAD.items():
-            options = {"constant_values": 7} if mode == "constant" else {}
+        for boundary in BOUNDARIES:
             self.check({"op": "pad", "before": [3, 0, 2], "after": [1, 4, 25], "boundary": boundary, "fill": 7},
-                       lambda a: np.pad(a, ((3, 1), (0, 4), (2, 25)), mode, **options),
+                       lambda a: oracle.pad(a, (3, 0, 2), (1, 4, 25), boundary, 7),
                        lambda s: lattice_affine(s.affine, np.eye(3), (-3, 0, -2)), images)
 
     def test_crop_or_pad(self):
@@ -61,6 +57,13 @@ class Lattice(unittest.TestCase):
         def wanted(a):
             return np.pad(a[2:8], ((0, 0), (2, 2), (0, 0)))
         self.check({"op": "crop_or_pad", "size": [6, 8, 7]}, wanted, lambda s: lattice_affine(s.affine, np.eye(3), (2, -2, 0)), images)
+
+    def test_numpy_agrees_where_it_pads_once(self):
+        modes = {"constant": "constant", "nearest": "edge", "mirror": "reflect", "reflect": "symmetric", "grid-wrap": "wrap"}
+        images = {"a": random_image((6, 5, 4), "int16")}
+        for boundary, mode in modes.items():
+            self.check({"op": "pad", "before": 2, "after": [3, 1, 0], "boundary": boundary},
+                       lambda a: np.pad(a, ((2, 3), (2, 1), (2, 0)), mode), None, images)
 
     def test_there_and_back(self):
         images = {"a": random_image((4, 5, 6), "uint16", orientation="LSP", angles=(5, 5, 5))}

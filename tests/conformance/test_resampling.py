@@ -21,11 +21,11 @@ class Resize(unittest.TestCase):
     def check(self, align, interpolation, boundary):
         images = odd_images()
         stage = {"op": "resize", "size": list(TARGET_SIZE), "align": align, "interpolation": interpolation,
-                 "boundary": boundary, "fill": -7, "antialias": False}
+                 "boundary": boundary, "fill": 7, "antialias": False}
         for name, got in run([stage], images).items():
             source = images[name]
             axes = [oracle.resize_coordinates(n, m, align) for n, m in zip(source.shape, TARGET_SIZE)]
-            assert_close(data(got), oracle.sample(data(source), axes, interpolation, boundary, -7), f"{stage} of {name}")
+            assert_close(data(got), oracle.sample(data(source), axes, interpolation, boundary, 7), f"{stage} of {name}")
 
     def test_every_boundary(self):
         for align in ("edges", "centers"):

@@ -21,7 +21,8 @@ inline std::string little_endian(std::uint64_t value, int bytes) {
 inline std::string dicom_element(std::uint16_t group, std::uint16_t number, const std::string& vr, std::string value) {
   if (value.size() % 2) value += vr == "UI" || vr == "OB" ? '\0' : ' ';
   const bool is_long = vr == "OB" || vr == "OW" || vr == "SQ" || vr == "UN" || vr == "UT";
-  return little_endian(group, 2) + little_endian(number, 2) + vr + (is_long ? little_endian(0, 2) + little_endian(value.size(), 4) : little_endian(value.size(), 2)) + value;
+  return little_endian(group, 2) + little_endian(number, 2) + vr +
+         (is_long ? little_endian(0, 2) + little_endian(value.size(), 4) : little_endian(value.size(), 2)) + value;
 }
 
 inline std::string us(std::uint16_t value) { return little_endian(value, 2); }
@@ -35,7 +36,8 @@ inline std::string fd(double value) {
 /// A sequence of items, each given by its elements.
 inline std::string dicom_sequence(std::uint16_t group, std::uint16_t number, const std::vector<std::string>& items) {
   std::string value;
-  for (const std::string& item : items) value += little_endian(0xfffe, 2) + little_endian(0xe000, 2) + little_endian(item.size(), 4) + item;
+  for (const std::string& item : items)
+    value += little_endian(0xfffe, 2) + little_endian(0xe000, 2) + little_endian(item.size(), 4) + item;
   return dicom_element(group, number, "SQ", value);
 }
 
@@ -57,24 +59,27 @@ struct DicomSample {
   std::string photometric = "MONOCHROME2";
   int rows = 8, columns = 8, samples = 1, planar = 0;
   int bits_allocated = 16, bits_stored = 16, high_bit = -1, is_signed = 1;
-  std::string frames;               ///< NumberOfFrames
-  std::string functional_groups;    ///< whole elements of group 5200
-  std::string pixels;               ///< bytes; empty: every pixel is `value`
+  std::string frames;             ///< NumberOfFrames
+  std::string functional_groups;  ///< whole elements of group 5200
+  std::string pixels;             ///< bytes; empty: every pixel is `value`
   int value = 10;
-  bool encapsulated = false;        ///< `pixels` is the whole value of an encapsulated element
+  bool encapsulated = false;  ///< `pixels` is the whole value of an encapsulated element
   bool preamble = true;
-  std::size_t cut = 0;              ///< bytes missing at the end
+  std::size_t cut = 0;  ///< bytes missing at the end
 
   std::string meta() const {
     std::string text = dicom_element(2, 1, "OB", std::string("\0\1", 2)) + dicom_element(2, 2, "UI", sop) +
-                       dicom_element(2, 3, "UI", uid()) + dicom_element(2, 0x10, "UI", syntax) + dicom_element(2, 0x12, "UI", "1.2.3");
+                       dicom_element(2, 3, "UI", uid()) + dicom_element(2, 0x10, "UI", syntax) +
+                       dicom_element(2, 0x12, "UI", "1.2.3");
     return dicom_element(2, 0, "UL", little_endian(text.size(), 4)) + text;
   }
 
   std::string uid() const { return "1.2.3.9." + std::to_string(instance); }
 
   std::string pixel_element() const {
-    if (encapsulated) return little_endian(0x7fe0, 2) + little_endian(0x10, 2) + "OB" + little_endian(0, 2) + little_endian(0xffffffff, 4) + pixels;
+    if (encapsulated)
+      return little_endian(0x7fe0, 2) + little_endian(0x10, 2) + "OB" + little_endian(0, 2) +
+             little_endian(0xffffffff, 4) + pixels;
     if (!pixels.empty()) return dicom_element(0x7fe0, 0x10, bits_allocated == 8 ? "OB" : "OW", pixels);
     const int count = rows * columns * samples * (frames.empty() ? 1 : std::stoi(frames));
     std::string bytes;
@@ -87,7 +92,8 @@ struct DicomSample {
     const auto add = [&](std::uint16_t group, std::uint16_t number, const char* vr, const std::string& value) {
       if (!value.empty()) text += dicom_element(group, number, vr, value);
     };
-    const auto add_optional = [&](std::uint16_t group, std::uint16_t number, const char* vr, const std::optional<std::string>& value) {
+    const auto add_optional = [&](std::uint16_t group, std::uint16_t number, const char* vr,
+                                  const std::optional<std::string>& value) {
       if (value) text += dicom_element(group, number, vr, *value);
     };
     add(0x08, 0x08, "CS", image_type);
@@ -127,7 +133,8 @@ struct DicomSample {
 };
 
 /// `count` slices named 0.dcm, 1.dcm ... at z = step * k with value 10 * (k + 1), each changed by `change`.
-inline void write_dicom_slices(const std::string& folder, int count, const std::function<void(DicomSample&, int)>& change = {}, double step = 2.5) {
+inline void write_dicom_slices(const std::string& folder, int count,
+                               const std::function<void(DicomSample&, int)>& change = {}, double step = 2.5) {
   std::filesystem::create_directories(folder);
   for (int k = 0; k < count; ++k) {
     DicomSample sample;

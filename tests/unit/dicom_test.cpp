@@ -35,11 +35,13 @@ struct DicomTest : testing::Test {
     EXPECT_TRUE(found.sources.empty());
     ASSERT_EQ(found.faults.size(), 1u);
     for (const auto& part : parts)
-      EXPECT_NE(found.faults[0].message.find(part), std::string::npos) << "no '" << part << "' in: " << found.faults[0].message;
+      EXPECT_NE(found.faults[0].message.find(part), std::string::npos)
+          << "no '" << part << "' in: " << found.faults[0].message;
   }
 
   static bool has_notice(const Notices& notices, const std::string& code) {
-    return std::any_of(notices.list().begin(), notices.list().end(), [&](const Notice& notice) { return notice.code == code; });
+    return std::any_of(notices.list().begin(), notices.list().end(),
+                       [&](const Notice& notice) { return notice.code == code; });
   }
 };
 
@@ -163,8 +165,10 @@ TEST_P(DicomRepeats, VolumesUnderOneUidAreToldApart) {
   const Found found = io::find_sources(series);
   ASSERT_EQ(found.sources.size(), 2u) << (found.faults.empty() ? "" : found.faults[0].message);
   Notices notices;
-  EXPECT_EQ(first_of_each_slice<std::int16_t>(io::read(found.sources[0], Buffer::host, notices)), (std::vector<std::int16_t>{10, 30, 50, 70}));
-  EXPECT_EQ(first_of_each_slice<std::int16_t>(io::read(found.sources[1], Buffer::host, notices)), (std::vector<std::int16_t>{20, 40, 60, 80}));
+  EXPECT_EQ(first_of_each_slice<std::int16_t>(io::read(found.sources[0], Buffer::host, notices)),
+            (std::vector<std::int16_t>{10, 30, 50, 70}));
+  EXPECT_EQ(first_of_each_slice<std::int16_t>(io::read(found.sources[1], Buffer::host, notices)),
+            (std::vector<std::int16_t>{20, 40, 60, 80}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Marks, DicomRepeats,
@@ -229,7 +233,8 @@ TEST_P(DicomValues, TypeAndValue) {
   Notices notices;
   const Volume volume = read_only_source(series, notices);
   EXPECT_EQ(volume.dtype(), c.type);
-  const double value = visit(volume.dtype(), [&](auto tag) { return double(volume.data_as<typename decltype(tag)::type>()[5]); });
+  const double value =
+      visit(volume.dtype(), [&](auto tag) { return double(volume.data_as<typename decltype(tag)::type>()[5]); });
   EXPECT_EQ(value, c.expected);
 }
 
@@ -246,13 +251,15 @@ INSTANTIATE_TEST_SUITE_P(
                     ValueCase{"overlay_bits_masked", 16, 12, 11, 0, "1", "0", 0x7005, DataType::uint16, 5},
                     ValueCase{"high_bit_15", 16, 12, 15, 0, "1", "0", 0x0150, DataType::uint16, 0x15},
                     ValueCase{"fraction", 16, 12, 11, 0, "0.5", "0.25", 3, DataType::float32, 1.75},
-                    ValueCase{"fraction_of_32_bits", 32, 32, 31, 1, "0.5", "0", 16777217, DataType::float64, 8388608.5}),
+                    ValueCase{"fraction_of_32_bits", 32, 32, 31, 1, "0.5", "0", 16777217, DataType::float64,
+                              8388608.5}),
     [](const auto& test) { return test.param.what; });
 
 TEST_F(DicomTest, Monochrome1IsNotInverted) {
   write_dicom_slices(series, 3, [](DicomSample& s, int) { s.photometric = "MONOCHROME1"; });
   Notices notices;
-  EXPECT_EQ(first_of_each_slice<std::int16_t>(read_only_source(series, notices)), (std::vector<std::int16_t>{10, 20, 30}));
+  EXPECT_EQ(first_of_each_slice<std::int16_t>(read_only_source(series, notices)),
+            (std::vector<std::int16_t>{10, 20, 30}));
 }
 
 TEST_F(DicomTest, ColourIsThreeChannels) {
@@ -365,13 +372,16 @@ std::string rle_fragments(const std::string& bytes16) {
   for (int segment = 0; segment < 2; ++segment)
     for (std::size_t i = 0; i < count; i += 64) {
       segments[segment] += char(std::min<std::size_t>(64, count - i) - 1);
-      for (std::size_t j = i; j < std::min(count, i + 64); ++j) segments[segment] += bytes16[2 * j + (segment == 0 ? 1 : 0)];
+      for (std::size_t j = i; j < std::min(count, i + 64); ++j)
+        segments[segment] += bytes16[2 * j + (segment == 0 ? 1 : 0)];
     }
   std::string frame = little_endian(2, 4) + little_endian(64, 4) + little_endian(64 + segments[0].size(), 4);
   frame.resize(64, '\0');
   frame += segments[0] + segments[1];
   if (frame.size() % 2) frame += '\0';
-  const auto item = [](const std::string& value) { return little_endian(0xfffe, 2) + little_endian(0xe000, 2) + little_endian(value.size(), 4) + value; };
+  const auto item = [](const std::string& value) {
+    return little_endian(0xfffe, 2) + little_endian(0xe000, 2) + little_endian(value.size(), 4) + value;
+  };
   return item("") + item(frame) + little_endian(0xfffe, 2) + little_endian(0xe0dd, 2) + little_endian(0, 4);
 }
 
@@ -417,14 +427,21 @@ DicomSample enhanced_sample(int positions, int repeats, bool slices_first) {
   for (int i = 0; i < positions * repeats; ++i) {
     const int slice = slices_first ? i % positions : i / repeats;
     const int repeat = slices_first ? i / positions : i % repeats;
-    items.push_back(dicom_sequence(0x18, 0x9114, {dicom_element(0x18, 0x9082, "FD", fd(5.0 + repeat))}) +
-                    dicom_sequence(0x20, 0x9113, {dicom_element(0x20, 0x32, "DS", "0\\0\\" + std::to_string(3 * (positions - slice)))}) +
-                    dicom_sequence(0x28, 0x9145, {dicom_element(0x28, 0x1052, "DS", "0") + dicom_element(0x28, 0x1053, "DS", repeat ? "2" : "1")}));
+    items.push_back(
+        dicom_sequence(0x18, 0x9114, {dicom_element(0x18, 0x9082, "FD", fd(5.0 + repeat))}) +
+        dicom_sequence(0x20, 0x9113,
+                       {dicom_element(0x20, 0x32, "DS", "0\\0\\" + std::to_string(3 * (positions - slice)))}) +
+        dicom_sequence(
+            0x28, 0x9145,
+            {dicom_element(0x28, 0x1052, "DS", "0") + dicom_element(0x28, 0x1053, "DS", repeat ? "2" : "1")}));
     for (int p = 0; p < 4; ++p) sample.pixels += little_endian(std::uint64_t(100 * repeat + slice), 2);
   }
   sample.functional_groups =
-      dicom_sequence(0x5200, 0x9229, {dicom_sequence(0x20, 0x9116, {dicom_element(0x20, 0x37, "DS", "1\\0\\0\\0\\1\\0")}) +
-                                      dicom_sequence(0x28, 0x9110, {dicom_element(0x18, 0x50, "DS", "3") + dicom_element(0x28, 0x30, "DS", "1.5\\1.25")})}) +
+      dicom_sequence(
+          0x5200, 0x9229,
+          {dicom_sequence(0x20, 0x9116, {dicom_element(0x20, 0x37, "DS", "1\\0\\0\\0\\1\\0")}) +
+           dicom_sequence(0x28, 0x9110,
+                          {dicom_element(0x18, 0x50, "DS", "3") + dicom_element(0x28, 0x30, "DS", "1.5\\1.25")})}) +
       dicom_sequence(0x5200, 0x9230, items);
   return sample;
 }
@@ -466,7 +483,8 @@ TEST_F(DicomTest, PartialEnhancedRepeatsAreRefused) {
 TEST_F(DicomTest, WrittenSeriesReadsBack) {
   const double c = std::cos(0.3), s = std::sin(0.3);
   const Matrix3 direction{{{{c, -s, 0}, {s, c, 0}, {0, 0, 1}}}};
-  const VolumeInfo info{.geometry = Geometry::from_spacing({5, 4, 3}, {0.7, 0.8, 2.5}, {-20, 30.5, 100}, direction), .dtype = DataType::int16};
+  const VolumeInfo info{.geometry = Geometry::from_spacing({5, 4, 3}, {0.7, 0.8, 2.5}, {-20, 30.5, 100}, direction),
+                        .dtype = DataType::int16};
   Volume volume(info, Buffer::host(info.bytes()));
   for (int i = 0; i < 60; ++i) volume.data_as<std::int16_t>()[i] = std::int16_t(-1000 + 31 * i);
   io::write_dicom_series(volume, series, "phantom");

@@ -39,11 +39,13 @@ TEST(FindSources, OneFile) {
 
 TEST(FindSources, EveryExtensionInBytewiseOrder) {
   TemporaryFolder folder;
-  for (const std::string name : {"z.nii", "B.Nii.Gz", "a/c.nrrd", "a/d.MHA", "a.nhdr", "é.mhd", "a/b/e.nii"}) touch(folder / name);
+  for (const std::string name : {"z.nii", "B.Nii.Gz", "a/c.nrrd", "a/d.MHA", "a.nhdr", "é.mhd", "a/b/e.nii"})
+    touch(folder / name);
   const Found found = io::find_sources(folder.path() + "/");
   EXPECT_EQ(outputs(found), (std::vector<std::string>{"|B", "|a", "a/b|e", "a|c", "a|d", "|z", "|é"}));
   EXPECT_TRUE(found.notices.empty());
-  EXPECT_TRUE(std::is_sorted(found.sources.begin(), found.sources.end(), [](const auto& a, const auto& b) { return a.path < b.path; }));
+  EXPECT_TRUE(std::is_sorted(found.sources.begin(), found.sources.end(),
+                             [](const auto& a, const auto& b) { return a.path < b.path; }));
 }
 
 TEST(FindSources, APairIsOneSource) {
@@ -185,9 +187,11 @@ TEST(FindSources, ObjectsWithoutPixelsArePassedOver) {
   TemporaryFolder folder;
   write_dicom_slices(folder / "ct", 2);
   const std::string uid = "1.2.840.10008.5.1.4.1.1.88.11";
-  std::string meta = dicom_element(2, 1, "OB", std::string("\0\1", 2)) + dicom_element(2, 2, "UI", uid) + dicom_element(2, 0x10, "UI", "1.2.840.10008.1.2.1");
+  std::string meta = dicom_element(2, 1, "OB", std::string("\0\1", 2)) + dicom_element(2, 2, "UI", uid) +
+                     dicom_element(2, 0x10, "UI", "1.2.840.10008.1.2.1");
   meta = dicom_element(2, 0, "UL", little_endian(meta.size(), 4)) + meta;
-  write_bytes(folder / "ct/report", std::string(128, '\0') + "DICM" + meta + dicom_element(8, 0x16, "UI", uid) + dicom_element(8, 0x60, "CS", "SR"));
+  write_bytes(folder / "ct/report", std::string(128, '\0') + "DICM" + meta + dicom_element(8, 0x16, "UI", uid) +
+                                        dicom_element(8, 0x60, "CS", "SR"));
   const Found found = io::find_sources(folder.path());
   EXPECT_EQ(found.sources.size(), 1u);
   EXPECT_TRUE(found.faults.empty());

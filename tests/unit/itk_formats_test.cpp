@@ -25,7 +25,8 @@ Volume read_file(const std::string& path, Notices& notices) {
 }
 
 bool has_notice(const Notices& notices, const std::string& code) {
-  return std::any_of(notices.list().begin(), notices.list().end(), [&](const Notice& notice) { return notice.code == code; });
+  return std::any_of(notices.list().begin(), notices.list().end(),
+                     [&](const Notice& notice) { return notice.code == code; });
 }
 
 /// Rotated about two axes and left-handed.
@@ -34,7 +35,8 @@ Geometry oblique(const Index3& size) {
   const Matrix3 about_z{{{{std::cos(a), -std::sin(a), 0}, {std::sin(a), std::cos(a), 0}, {0, 0, 1}}}};
   const Matrix3 about_x{{{{1, 0, 0}, {0, std::cos(b), -std::sin(b)}, {0, std::sin(b), std::cos(b)}}}};
   const Matrix3 mirrored{{{{-1, 0, 0}, {0, 1, 0}, {0, 0, 1}}}};
-  return Geometry::from_spacing(size, {0.9, 1.0 / 3, 2.5}, {-12.3456789012345, 1e-7, 987.654321}, about_z * about_x * mirrored);
+  return Geometry::from_spacing(size, {0.9, 1.0 / 3, 2.5}, {-12.3456789012345, 1e-7, 987.654321},
+                                about_z * about_x * mirrored);
 }
 
 /// Every value differs from its neighbours; the ends of the type's range are among them.
@@ -60,7 +62,7 @@ void expect_same(const Volume& found, const Volume& wanted) {
 }
 
 const std::vector<std::string> kFormats = {"nrrd", "mha", "mhd"};
-const std::vector<DataType> kTypes = {DataType::uint8, DataType::int8,  DataType::uint16,  DataType::int16,
+const std::vector<DataType> kTypes = {DataType::uint8,  DataType::int8,  DataType::uint16,  DataType::int16,
                                       DataType::uint32, DataType::int32, DataType::float32, DataType::float64};
 
 class FormatRoundTrip : public testing::TestWithParam<std::tuple<std::string, DataType>> {};
@@ -79,7 +81,8 @@ TEST_P(FormatRoundTrip, KeepsVoxelsTypeAndGeometry) {
 TEST_P(FormatRoundTrip, KeepsChannels) {
   const auto& [format, dtype] = GetParam();
   TemporaryFolder folder;
-  const Volume volume = sample_volume({.geometry = oblique({6, 5, 4}), .dtype = dtype, .components = 3, .component_axis = ComponentAxis::channels});
+  const Volume volume = sample_volume(
+      {.geometry = oblique({6, 5, 4}), .dtype = dtype, .components = 3, .component_axis = ComponentAxis::channels});
   io::write(volume, folder / ("v." + format), false);
   Notices notices;
   expect_same(read_file(folder / ("v." + format), notices), volume);
@@ -88,14 +91,20 @@ TEST_P(FormatRoundTrip, KeepsChannels) {
 TEST_P(FormatRoundTrip, KeepsFrames) {
   const auto& [format, dtype] = GetParam();
   TemporaryFolder folder;
-  const Volume volume = sample_volume({.geometry = oblique({4, 3, 2}), .dtype = dtype, .components = 5, .component_axis = ComponentAxis::frames, .frame_spacing = 2.25});
+  const Volume volume = sample_volume({.geometry = oblique({4, 3, 2}),
+                                       .dtype = dtype,
+                                       .components = 5,
+                                       .component_axis = ComponentAxis::frames,
+                                       .frame_spacing = 2.25});
   io::write(volume, folder / ("v." + format), false);
   Notices notices;
   expect_same(read_file(folder / ("v." + format), notices), volume);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FormatRoundTrip, testing::Combine(testing::ValuesIn(kFormats), testing::ValuesIn(kTypes)),
-                         [](const auto& test) { return std::get<0>(test.param) + "_" + std::string(to_string(std::get<1>(test.param))); });
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" + std::string(to_string(std::get<1>(test.param)));
+                         });
 
 Geometry sheared() {
   Affine map;
@@ -132,7 +141,8 @@ TEST(Formats, ExistingOutputsAreReplacedOnlyWhenAsked) {
     expect_same(read_file(path, notices), first);
     io::write(second, path, true);
     expect_same(read_file(path, notices), second);
-    EXPECT_EQ(folder.names(), format == "mhd" ? (std::vector<std::string>{"v.mhd", "v.raw"}) : std::vector<std::string>{"v." + format});
+    EXPECT_EQ(folder.names(),
+              format == "mhd" ? (std::vector<std::string>{"v.mhd", "v.raw"}) : std::vector<std::string>{"v." + format});
   }
 }
 
@@ -143,7 +153,8 @@ TEST(Formats, EqualVolumesGiveEqualBytes) {
     io::write(volume, folder / ("a." + format), false);
     io::write(volume, folder / ("b." + format), false);
   }
-  for (const std::string extension : {".nrrd", ".mha", ".raw"}) EXPECT_EQ(read_bytes(folder / ("a" + extension)), read_bytes(folder / ("b" + extension)));
+  for (const std::string extension : {".nrrd", ".mha", ".raw"})
+    EXPECT_EQ(read_bytes(folder / ("a" + extension)), read_bytes(folder / ("b" + extension)));
 }
 
 TEST(Formats, FilesCutShortAreErrors) {
@@ -158,7 +169,8 @@ TEST(Formats, FilesCutShortAreErrors) {
       if (cut > whole.size() || (name == "v.mhd" && cut < whole.size() / 2)) continue;
       write_bytes(folder / name, whole.substr(0, whole.size() - cut));
       Notices notices;
-      expect_error(ErrorCode::input, "", [&] { io::read(file_source(folder / (name == "v.raw" ? "v.mhd" : name)), Buffer::host, notices); });
+      expect_error(ErrorCode::input, "",
+                   [&] { io::read(file_source(folder / (name == "v.raw" ? "v.mhd" : name)), Buffer::host, notices); });
     }
     write_bytes(folder / name, whole);
   }
@@ -185,7 +197,8 @@ TEST(Formats, AMissingDataFileIsNamed) {
 std::string zlib_stream(const std::string& content) {
   std::string packed(compressBound(content.size()), '\0');
   uLongf length = packed.size();
-  compress(reinterpret_cast<Bytef*>(packed.data()), &length, reinterpret_cast<const Bytef*>(content.data()), content.size());
+  compress(reinterpret_cast<Bytef*>(packed.data()), &length, reinterpret_cast<const Bytef*>(content.data()),
+           content.size());
   packed.resize(length);
   return packed;
 }
@@ -200,7 +213,8 @@ std::string counting_shorts(int count) {
 }
 
 std::string meta_header(const std::string& more, const std::string& data_file = "LOCAL") {
-  return "ObjectType = Image\nNDims = 3\nBinaryData = True\n" + more + "DimSize = 10 10 10\nElementType = MET_SHORT\nElementDataFile = " + data_file + "\n";
+  return "ObjectType = Image\nNDims = 3\nBinaryData = True\n" + more +
+         "DimSize = 10 10 10\nElementType = MET_SHORT\nElementDataFile = " + data_file + "\n";
 }
 
 const std::string kMetaGeometry = "TransformMatrix = 1 0 0 0 1 0 0 0 1\nOffset = 1 2 3\nElementSpacing = 1 2 3\n";
@@ -208,7 +222,9 @@ const std::string kMetaGeometry = "TransformMatrix = 1 0 0 0 1 0 0 0 1\nOffset =
 TEST(MetaImage, PackedVoxels) {
   TemporaryFolder folder;
   const std::string packed = zlib_stream(counting_shorts(1000));
-  const auto header = [&](std::size_t length) { return meta_header(kMetaGeometry + "CompressedData = True\nCompressedDataSize = " + std::to_string(length) + "\n"); };
+  const auto header = [&](std::size_t length) {
+    return meta_header(kMetaGeometry + "CompressedData = True\nCompressedDataSize = " + std::to_string(length) + "\n");
+  };
   write_bytes(folder / "v.mha", header(packed.size()) + packed);
   Notices notices;
   const Volume volume = read_file(folder / "v.mha", notices);
@@ -221,7 +237,8 @@ TEST(MetaImage, PackedVoxels) {
   expect_error(ErrorCode::input, "short", [&] { io::read(file_source(folder / "short.mha"), Buffer::host, notices); });
   const std::string few = zlib_stream(counting_shorts(900));
   write_bytes(folder / "few.mha", header(few.size()) + few);
-  expect_error(ErrorCode::input, "1800 bytes of the 2000", [&] { io::read(file_source(folder / "few.mha"), Buffer::host, notices); });
+  expect_error(ErrorCode::input, "1800 bytes of the 2000",
+               [&] { io::read(file_source(folder / "few.mha"), Buffer::host, notices); });
   const std::string many = zlib_stream(counting_shorts(1001));
   write_bytes(folder / "many.mha", header(many.size()) + many);
   expect_error(ErrorCode::input, "longer", [&] { io::read(file_source(folder / "many.mha"), Buffer::host, notices); });
@@ -244,14 +261,19 @@ TEST(MetaImage, VoxelsInManyFilesOrAsTextAreUnsupported) {
   TemporaryFolder folder;
   Notices notices;
   write_bytes(folder / "list.mhd", meta_header(kMetaGeometry, "LIST"));
-  expect_error(ErrorCode::unsupported, "several files", [&] { io::read_info(file_source(folder / "list.mhd"), notices); });
-  write_bytes(folder / "text.mhd", "ObjectType = Image\nNDims = 3\nBinaryData = False\nDimSize = 1 1 1\nElementType = MET_SHORT\nElementDataFile = LOCAL\n1\n");
+  expect_error(ErrorCode::unsupported, "several files",
+               [&] { io::read_info(file_source(folder / "list.mhd"), notices); });
+  write_bytes(folder / "text.mhd",
+              "ObjectType = Image\nNDims = 3\nBinaryData = False\nDimSize = 1 1 1\nElementType = "
+              "MET_SHORT\nElementDataFile = LOCAL\n1\n");
   expect_error(ErrorCode::unsupported, "text", [&] { io::read_info(file_source(folder / "text.mhd"), notices); });
 }
 
 TEST(MetaImage, TwoDimensionsAreOneSlice) {
   TemporaryFolder folder;
-  write_bytes(folder / "v.mha", "ObjectType = Image\nNDims = 2\nBinaryData = True\nTransformMatrix = 1 0 0 1\nOffset = 5 6\nElementSpacing = 0.5 0.25\nDimSize = 3 2\nElementType = MET_UCHAR\nElementDataFile = LOCAL\nabcdef");
+  write_bytes(folder / "v.mha",
+              "ObjectType = Image\nNDims = 2\nBinaryData = True\nTransformMatrix = 1 0 0 1\nOffset = 5 "
+              "6\nElementSpacing = 0.5 0.25\nDimSize = 3 2\nElementType = MET_UCHAR\nElementDataFile = LOCAL\nabcdef");
   Notices notices;
   const Volume volume = read_file(folder / "v.mha", notices);
   EXPECT_EQ(volume.geometry().size(), (Index3{3, 2, 1}));
@@ -263,8 +285,9 @@ TEST(MetaImage, TwoDimensionsAreOneSlice) {
 TEST(MetaImage, DamagedHeadersAreErrors) {
   TemporaryFolder folder;
   Notices notices;
-  for (const std::string& content : {std::string("hello"), std::string(1000, '\0'), meta_header("ElementSpacing = 0 1 1\n") + counting_shorts(1000),
-                                     meta_header("ElementSpacing = nan 1 1\n") + counting_shorts(1000)}) {
+  for (const std::string& content :
+       {std::string("hello"), std::string(1000, '\0'), meta_header("ElementSpacing = 0 1 1\n") + counting_shorts(1000),
+        meta_header("ElementSpacing = nan 1 1\n") + counting_shorts(1000)}) {
     write_bytes(folder / "v.mha", content);
     expect_error(ErrorCode::input, "", [&] { io::read_info(file_source(folder / "v.mha"), notices); });
   }
@@ -278,7 +301,10 @@ const std::string kNrrdGeometry = "space directions: (0,2,0) (-1,0,0) (0,0,3)\ns
 TEST(Nrrd, SpacesAreTurnedToRas) {
   TemporaryFolder folder;
   for (const bool ras : {true, false}) {
-    write_bytes(folder / "v.nrrd", nrrd(kNrrdShorts + "space: " + (ras ? "right-anterior-superior" : "left-posterior-superior") + "\n" + kNrrdGeometry, counting_shorts(24)));
+    write_bytes(folder / "v.nrrd",
+                nrrd(kNrrdShorts + "space: " + (ras ? "right-anterior-superior" : "left-posterior-superior") + "\n" +
+                         kNrrdGeometry,
+                     counting_shorts(24)));
     Notices notices;
     const Volume volume = read_file(folder / "v.nrrd", notices);
     const double sign = ras ? 1 : -1;
@@ -305,7 +331,8 @@ TEST(Nrrd, MissingGeometryIsANotice) {
 
 TEST(Nrrd, DetachedHeaderAndSkips) {
   TemporaryFolder folder;
-  write_bytes(folder / "v.nhdr", nrrd(kNrrdShorts + "space: LPS\n" + kNrrdGeometry + "byte skip: 5\ndata file: v.raw\n", ""));
+  write_bytes(folder / "v.nhdr",
+              nrrd(kNrrdShorts + "space: LPS\n" + kNrrdGeometry + "byte skip: 5\ndata file: v.raw\n", ""));
   write_bytes(folder / "v.raw", "12345" + counting_shorts(24));
   Notices notices;
   EXPECT_EQ(read_file(folder / "v.nhdr", notices).data_as<std::int16_t>()[23], 23);
@@ -328,9 +355,10 @@ TEST(Nrrd, TextVoxelsGoThroughItk) {
 TEST(Nrrd, ListAxesAreFramesWhereverTheyAre) {
   TemporaryFolder folder;
   for (const bool last : {true, false}) {
-    const std::string header = std::string("type: short\ndimension: 4\nendian: little\nencoding: raw\nspace: LPS\nspace origin: (0,0,0)\n") +
-                               (last ? "sizes: 2 2 1 3\nkinds: domain domain domain list\nspace directions: (1,0,0) (0,1,0) (0,0,1) none\n"
-                                     : "sizes: 3 2 2 1\nkinds: list domain domain domain\nspace directions: none (1,0,0) (0,1,0) (0,0,1)\n");
+    const std::string header =
+        std::string("type: short\ndimension: 4\nendian: little\nencoding: raw\nspace: LPS\nspace origin: (0,0,0)\n") +
+        (last ? "sizes: 2 2 1 3\nkinds: domain domain domain list\nspace directions: (1,0,0) (0,1,0) (0,0,1) none\n"
+              : "sizes: 3 2 2 1\nkinds: list domain domain domain\nspace directions: none (1,0,0) (0,1,0) (0,0,1)\n");
     write_bytes(folder / "v.nrrd", nrrd(header, counting_shorts(12)));
     Notices notices;
     const Volume volume = read_file(folder / "v.nrrd", notices);
@@ -338,7 +366,8 @@ TEST(Nrrd, ListAxesAreFramesWhereverTheyAre) {
     EXPECT_EQ(volume.info().components, 3);
     EXPECT_EQ(volume.info().component_axis, ComponentAxis::frames);
     const auto* values = volume.data_as<std::int16_t>();
-    const std::vector<int> wanted = last ? std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11} : std::vector<int>{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11};
+    const std::vector<int> wanted = last ? std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+                                         : std::vector<int>{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11};
     EXPECT_EQ(std::vector<int>(values, values + 12), wanted);
   }
 }
@@ -348,13 +377,18 @@ TEST(Nrrd, SixtyFourBitIntegersAreNarrowedWhenTheyFit) {
   const auto with = [&](const char* type, std::int64_t value) {
     std::string bytes(24 * 8, '\0');
     std::memcpy(bytes.data() + 8 * 5, &value, 8);
-    return write_bytes(folder / "v.nrrd", nrrd(std::string("type: ") + type + "\ndimension: 3\nsizes: 2 3 4\nendian: little\nencoding: raw\nspace: LPS\n" + kNrrdGeometry, bytes));
+    return write_bytes(
+        folder / "v.nrrd",
+        nrrd(std::string("type: ") + type +
+                 "\ndimension: 3\nsizes: 2 3 4\nendian: little\nencoding: raw\nspace: LPS\n" + kNrrdGeometry,
+             bytes));
   };
   Notices notices;
   EXPECT_EQ(read_file(with("int64", -2147483648ll), notices).data_as<std::int32_t>()[5], -2147483647 - 1);
   EXPECT_EQ(read_file(with("uint64", 4294967295ll), notices).data_as<std::uint32_t>()[5], 4294967295u);
   with("int64", 2147483648ll);
-  expect_error(ErrorCode::unsupported, "2147483648", [&] { io::read(file_source(folder / "v.nrrd"), Buffer::host, notices); });
+  expect_error(ErrorCode::unsupported, "2147483648",
+               [&] { io::read(file_source(folder / "v.nrrd"), Buffer::host, notices); });
 }
 
 TEST(Formats, NonFiniteVoxelsAreKeptAndCounted) {
@@ -384,8 +418,10 @@ TEST(Png, GreyAndColour) {
 
 TEST(Formats, UnknownExtensionsAreNamed) {
   expect_error(ErrorCode::usage, ".nii.gz", [] { io::check_output_format("v.png"); });
-  for (const std::string name : {"v.nii", "v.NII.GZ", "v.nrrd", "v.mha", "v.MHD"}) EXPECT_NO_THROW(io::check_output_format(name)) << name;
-  for (const std::string name : {"v.hdr", "v.img", "v.nhdr", "nii", ".nii"}) EXPECT_THROW(io::check_output_format(name), Error) << name;
+  for (const std::string name : {"v.nii", "v.NII.GZ", "v.nrrd", "v.mha", "v.MHD"})
+    EXPECT_NO_THROW(io::check_output_format(name)) << name;
+  for (const std::string name : {"v.hdr", "v.img", "v.nhdr", "nii", ".nii"})
+    EXPECT_THROW(io::check_output_format(name), Error) << name;
 }
 
 TEST(RealMetaImage, LungAndBrain) {

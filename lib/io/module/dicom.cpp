@@ -15,7 +15,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 std::vector<DicomFile> read_files(const std::vector<std::string>& paths) {
   std::vector<DicomFile> files;
@@ -75,7 +77,10 @@ void separate_colours(const DicomFile& file, const std::uint8_t* raw, std::int64
 }
 
 /// Where frame `frame` of file `file` goes: its component and slice.
-struct Target { std::size_t file, frame; std::int64_t component, slice; };
+struct Target {
+  std::size_t file, frame;
+  std::int64_t component, slice;
+};
 
 std::vector<Target> targets_by_file(const DicomStack& stack) {
   std::vector<Target> targets;
@@ -101,9 +106,7 @@ struct SortedGroup {
 double series_order(const std::string& number) {
   try {
     return std::stod(number);
-  } catch (const std::exception&) {
-    return -1;
-  }
+  } catch (const std::exception&) { return -1; }
 }
 
 }  // namespace
@@ -114,9 +117,7 @@ DicomFolder group_dicom(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) try {
       if (auto file = read_dicom_file(path)) files.push_back(std::move(*file));
       else ++folder.not_images;
-    } catch (const Error& error) {
-      folder.faults.push_back({path, error.what()});
-    }
+    } catch (const Error& error) { folder.faults.push_back({path, error.what()}); }
 
   std::vector<SortedGroup> sorted;
   for (const auto& list : split_into_volumes(files)) {
@@ -128,11 +129,13 @@ DicomFolder group_dicom(const std::vector<std::string>& paths) {
       const DicomStack stack = arrange_stack(members, ignored);
       DicomGroup group{{}, members[0].series_uid, members[0].series_number};
       if (members[0].multi_frame) group.files = {members[0].path};
-      else for (const FrameRef& ref : stack.components[0]) group.files.push_back(members[ref.file].path);
+      else
+        for (const FrameRef& ref : stack.components[0]) group.files.push_back(members[ref.file].path);
       sorted.push_back({std::move(group), series_order(members[0].series_number)});
     } catch (const Error& error) {
       const bool alone = members.size() == 1;
-      folder.faults.push_back({alone ? members[0].path : std::filesystem::path(members[0].path).parent_path().string(), error.what()});
+      folder.faults.push_back(
+          {alone ? members[0].path : std::filesystem::path(members[0].path).parent_path().string(), error.what()});
     }
   }
   std::stable_sort(sorted.begin(), sorted.end(), [](const SortedGroup& a, const SortedGroup& b) {
@@ -142,7 +145,9 @@ DicomFolder group_dicom(const std::vector<std::string>& paths) {
   return folder;
 }
 
-VolumeInfo read_dicom_info(const Source& source, Notices& notices) { return arrange_stack(read_files(source.files), notices).info; }
+VolumeInfo read_dicom_info(const Source& source, Notices& notices) {
+  return arrange_stack(read_files(source.files), notices).info;
+}
 
 Volume read_dicom(const Source& source, const HostAllocator& allocate, Notices& notices, ReadTiming* timing) {
   const auto start = Clock::now();

@@ -1,4 +1,5 @@
-// DICOM series in, CT series out, with GDCM. Positions decide, never names or instance numbers; values are never inverted.
+// DICOM series in, CT series out, with GDCM. Positions decide, never names or instance numbers; values are never
+// inverted.
 #pragma once
 
 #include "io/module/module.h"
@@ -11,13 +12,13 @@ DicomFolder group_dicom(const std::vector<std::string>& files);
 /// Header only, for a source with files. Throws Error(input | unsupported), naming the files concerned.
 VolumeInfo read_dicom_info(const Source& source, Notices& notices);
 
-/// Slope and intercept are applied slice by slice; values keep their stored type without them, become int16 or int32 when
-/// they are whole numbers common to all slices, float32 otherwise (float64 for more than 16 stored bits). Several frames a
-/// position are frames, RGB is three channels. Throws Error(input | unsupported | out_of_memory).
+/// Slope and intercept are applied slice by slice; values keep their stored type without them, become int16 or int32
+/// when they are whole numbers common to all slices, float32 otherwise (float64 for more than 16 stored bits). Several
+/// frames a position are frames, RGB is three channels. Throws Error(input | unsupported | out_of_memory).
 Volume read_dicom(const Source& source, const HostAllocator& allocate, Notices& notices, ReadTiming* timing);
 
-/// One component of whole values within int16, on an unsheared grid; else Error(unsupported). Files are slice_0001.dcm and
-/// so on, the same bytes for the same volume and description. Throws Error(output | exists).
+/// One component of whole values within int16, on an unsheared grid; else Error(unsupported). Files are slice_0001.dcm
+/// and so on, the same bytes for the same volume and description. Throws Error(output | exists).
 void write_dicom_slices(const Volume& volume, const std::string& folder, const std::string& series_description);
 
 }  // namespace volpipe::io

@@ -110,11 +110,13 @@ void read_measures(const DataSet& data, DicomFrame& frame) {
 void read_rescale(const DataSet& data, DicomFrame& frame) {
   if (data.FindDataElement(Tag(0x0028, 0x3000)))
     throw Error(ErrorCode::unsupported,
-                "the values are given by a modality lookup table (0028,3000), which volpipe does not apply: convert the file first");
+                "the values are given by a modality lookup table (0028,3000), which volpipe does not apply: convert "
+                "the file first");
   frame.slope = decimal_of(data, Tag(0x0028, 0x1053)).value_or(frame.slope);
   frame.intercept = decimal_of(data, Tag(0x0028, 0x1052)).value_or(frame.intercept);
   if (frame.slope == 0)
-    throw Error(ErrorCode::input, "RescaleSlope is 0, so every voxel would be equal: repair the header or leave the file out");
+    throw Error(ErrorCode::input,
+                "RescaleSlope is 0, so every voxel would be equal: repair the header or leave the file out");
 }
 
 std::string& mark(DicomFrame& frame, FrameMark which) { return frame.marks[std::size_t(which)]; }
@@ -157,20 +159,23 @@ void read_functional_groups(const DataSet& groups, DicomFrame& frame) {
   if (const auto item = item_of(groups, Tag(0x0018, 0x9114)))
     set_mark(frame, FrameMark::echo_time, number_text(binary_of<double>(*item, Tag(0x0018, 0x9082))));
   for (const Tag& type : {Tag(0x0018, 0x9226), Tag(0x0018, 0x9329), Tag(0x0018, 0x9751)})
-    if (const auto item = item_of(groups, type)) set_mark(frame, FrameMark::image_type, text_of(*item, Tag(0x0008, 0x9007)));
+    if (const auto item = item_of(groups, type))
+      set_mark(frame, FrameMark::image_type, text_of(*item, Tag(0x0008, 0x9007)));
 }
 
 std::vector<DicomFrame> read_frames(const DataSet& data) {
   const auto count = std::int64_t(decimal_of(data, Tag(0x0028, 0x0008)).value_or(1));
   const Tag shared_groups(0x5200, 0x9229), frame_groups(0x5200, 0x9230);
   const bool enhanced = data.FindDataElement(frame_groups);
-  if (count < 1) throw Error(ErrorCode::input, "NumberOfFrames is " + std::to_string(count) + ": at least one frame is expected");
+  if (count < 1)
+    throw Error(ErrorCode::input, "NumberOfFrames is " + std::to_string(count) + ": at least one frame is expected");
 
   DicomFrame common = classic_frame(data);
   if (!enhanced && count > 1)
-    throw Error(ErrorCode::input, "the file holds " + std::to_string(count) +
-                                      " frames without a position for each: only enhanced multi-frame files say where their "
-                                      "frames lie, so export the series as such or as single slices");
+    throw Error(ErrorCode::input,
+                "the file holds " + std::to_string(count) +
+                    " frames without a position for each: only enhanced multi-frame files say where their "
+                    "frames lie, so export the series as such or as single slices");
   if (!enhanced) return {common};
   if (const auto shared = item_of(data, shared_groups)) read_functional_groups(*shared, common);
   const auto items = data.GetDataElement(frame_groups).GetValueAsSQ();
@@ -178,7 +183,8 @@ std::vector<DicomFrame> read_frames(const DataSet& data) {
     throw Error(ErrorCode::input, "the header announces " + std::to_string(count) + " frames and describes " +
                                       std::to_string(items ? items->GetNumberOfItems() : 0) + ": the file is damaged");
   std::vector<DicomFrame> frames(std::size_t(count), common);
-  for (std::size_t i = 0; i < frames.size(); ++i) read_functional_groups(items->GetItem(i + 1).GetNestedDataSet(), frames[i]);
+  for (std::size_t i = 0; i < frames.size(); ++i)
+    read_functional_groups(items->GetItem(i + 1).GetNestedDataSet(), frames[i]);
   return frames;
 }
 
@@ -203,8 +209,8 @@ std::string pixel_fault(const DicomFile& file, std::uint32_t length, std::uint64
   const std::uint64_t expected = file.frames.size() * file.frame_bytes();
   const std::uint64_t present = std::min<std::uint64_t>(length, file_bytes - std::min(file_bytes, file.pixel_offset));
   if (present >= expected) return {};
-  return file.name() + ": the pixel data are short, " + std::to_string(present) + " bytes of the " + std::to_string(expected) +
-         " that its header announces: copy or export the file again";
+  return file.name() + ": the pixel data are short, " + std::to_string(present) + " bytes of the " +
+         std::to_string(expected) + " that its header announces: copy or export the file again";
 }
 
 /// Why the fragments of compressed pixel data are not whole; empty when they are followed by their delimiter.
@@ -235,12 +241,15 @@ void read_pixel_layout(const DataSet& data, DicomFile& file) {
   file.photometric = text_of(data, Tag(0x0028, 0x0004));
   const int bits = file.bits_allocated;
   if (bits != 8 && bits != 16 && bits != 32)
-    throw Error(ErrorCode::unsupported, "pixels of " + std::to_string(bits) + " bits are not supported: 8, 16 or 32 are expected");
+    throw Error(ErrorCode::unsupported,
+                "pixels of " + std::to_string(bits) + " bits are not supported: 8, 16 or 32 are expected");
   if (file.rows == 0 || file.columns == 0)
-    throw Error(ErrorCode::input, "the image has " + std::to_string(file.rows) + " rows and " + std::to_string(file.columns) + " columns");
+    throw Error(ErrorCode::input, "the image has " + std::to_string(file.rows) + " rows and " +
+                                      std::to_string(file.columns) + " columns");
   if (file.bits_stored < 1 || file.bits_stored > bits || file.high_bit >= bits || file.high_bit + 1 < file.bits_stored)
-    throw Error(ErrorCode::input, "BitsStored " + std::to_string(file.bits_stored) + " and HighBit " + std::to_string(file.high_bit) +
-                                      " do not fit in BitsAllocated " + std::to_string(bits) + ": repair the header");
+    throw Error(ErrorCode::input, "BitsStored " + std::to_string(file.bits_stored) + " and HighBit " +
+                                      std::to_string(file.high_bit) + " do not fit in BitsAllocated " +
+                                      std::to_string(bits) + ": repair the header");
 }
 
 }  // namespace
@@ -256,7 +265,8 @@ std::optional<DicomFile> read_dicom_file(const std::string& path) try {
     throw Error(ErrorCode::input, "no DICOM header could be read: the file is damaged or of another kind");
   const DataSet& data = reader.GetFile().GetDataSet();
   if (!data.FindDataElement(Tag(0x0028, 0x0010))) {
-    if (text_of(data, Tag(0x0008, 0x0016)).empty() && !reader.GetFile().GetHeader().FindDataElement(Tag(0x0002, 0x0002)))
+    if (text_of(data, Tag(0x0008, 0x0016)).empty() &&
+        !reader.GetFile().GetHeader().FindDataElement(Tag(0x0002, 0x0002)))
       throw Error(ErrorCode::input, "no DICOM header could be read: the file is damaged or of another kind");
     return std::nullopt;
   }
@@ -281,16 +291,11 @@ std::optional<DicomFile> read_dicom_file(const std::string& path) try {
   const auto file_bytes = std::uint64_t(stream.tellg());
   const auto length = pixel_length(stream, file.pixel_offset, big_endian);
   file.plain = !syntax.IsEncapsulated() && !big_endian;
-  if (!length)
-    file.fault = file.name() + ": the file ends before its pixel data: copy or export it again";
-  else if (syntax.IsEncapsulated())
-    file.fault = fragment_fault(file, stream, file_bytes);
-  else
-    file.fault = pixel_fault(file, *length, file_bytes);
+  if (!length) file.fault = file.name() + ": the file ends before its pixel data: copy or export it again";
+  else if (syntax.IsEncapsulated()) file.fault = fragment_fault(file, stream, file_bytes);
+  else file.fault = pixel_fault(file, *length, file_bytes);
   return file;
-} catch (Error& error) {
-  throw std::move(error).with_path(path);
-} catch (const std::exception& error) {
+} catch (Error& error) { throw std::move(error).with_path(path); } catch (const std::exception& error) {
   throw Error(ErrorCode::input, "the DICOM header is damaged: " + std::string(error.what())).with_path(path);
 }
 
@@ -309,14 +314,19 @@ std::vector<std::uint8_t> decode_pixels(DicomFile& file, std::size_t bytes) {
   gdcm::ImageReader reader;
   reader.SetFileName(file.path.c_str());
   if (!reader.Read())
-    throw Error(ErrorCode::input, file.name() + ": the pixel data cannot be decoded: the file is damaged or compressed in a way GDCM does not know");
+    throw Error(
+        ErrorCode::input,
+        file.name() +
+            ": the pixel data cannot be decoded: the file is damaged or compressed in a way GDCM does not know");
   const gdcm::Image& image = reader.GetImage();
   if (image.GetBufferLength() != bytes)
-    throw Error(ErrorCode::input, file.name() + ": the pixel data hold " + std::to_string(image.GetBufferLength()) + " bytes where the header announces " +
-                                      std::to_string(bytes) + ": the file is damaged");
+    throw Error(ErrorCode::input, file.name() + ": the pixel data hold " + std::to_string(image.GetBufferLength()) +
+                                      " bytes where the header announces " + std::to_string(bytes) +
+                                      ": the file is damaged");
   std::vector<std::uint8_t> pixels(bytes);
   if (!image.GetBuffer(reinterpret_cast<char*>(pixels.data())))
-    throw Error(ErrorCode::input, file.name() + ": the compressed pixel data are damaged or cut short; copy or export the file again");
+    throw Error(ErrorCode::input,
+                file.name() + ": the compressed pixel data are damaged or cut short; copy or export the file again");
   file.planar_samples = image.GetPlanarConfiguration() == 1;
   return pixels;
 }
@@ -326,9 +336,7 @@ std::vector<std::uint8_t> decode_pixels(DicomFile& file, std::size_t bytes) {
 std::vector<std::uint8_t> read_dicom_pixels(DicomFile& file) try {
   const std::size_t bytes = file.frames.size() * file.frame_bytes();
   return file.plain ? read_plain_pixels(file, bytes) : decode_pixels(file, bytes);
-} catch (Error& error) {
-  throw std::move(error).with_path(file.path);
-} catch (const std::bad_alloc&) {
+} catch (Error& error) { throw std::move(error).with_path(file.path); } catch (const std::bad_alloc&) {
   throw Error(ErrorCode::out_of_memory, "no host memory for the pixels of " + file.path).with_path(file.path);
 } catch (const std::exception& error) {
   throw Error(ErrorCode::input, "the pixel data are damaged: " + std::string(error.what())).with_path(file.path);

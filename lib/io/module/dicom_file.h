@@ -1,5 +1,5 @@
-// One DICOM file as it says it is: its pixel layout and, for each of its frames, where that frame lies and what its values
-// mean. Nothing is filled in: what the file does not say stays empty.
+// One DICOM file as it says it is: its pixel layout and, for each of its frames, where that frame lies and what its
+// values mean. Nothing is filled in: what the file does not say stays empty.
 #pragma once
 
 #include <array>
@@ -19,11 +19,11 @@ inline constexpr std::array<const char*, 7> kFrameMarkNames = {
 using FrameMarks = std::array<std::string, kFrameMarkNames.size()>;  ///< as text; empty where the file says nothing
 
 struct DicomFrame {
-  std::optional<Vec3> position;                      ///< LPS mm, centre of the first pixel
-  std::optional<std::array<Vec3, 2>> orientation;    ///< LPS: along a row (column index grows), along a column
+  std::optional<Vec3> position;                        ///< LPS mm, centre of the first pixel
+  std::optional<std::array<Vec3, 2>> orientation;      ///< LPS: along a row (column index grows), along a column
   std::optional<std::array<double, 2>> pixel_spacing;  ///< mm, as stored: between rows, between columns
-  std::optional<double> slice_thickness;             ///< mm
-  std::optional<double> spacing_between_slices;      ///< mm
+  std::optional<double> slice_thickness;               ///< mm
+  std::optional<double> spacing_between_slices;        ///< mm
   double slope = 1;
   double intercept = 0;
   FrameMarks marks;
@@ -50,8 +50,8 @@ struct DicomFile {
   std::string name() const;  ///< without the folder
 };
 
-/// Reads the header, not the pixels; empty for a sound object that is no image (a directory, a report, a structure set).
-/// Throws Error(input | unsupported) when it is no DICOM file or its pixel layout makes no sense.
+/// Reads the header, not the pixels; empty for a sound object that is no image (a directory, a report, a structure
+/// set). Throws Error(input | unsupported) when it is no DICOM file or its pixel layout makes no sense.
 std::optional<DicomFile> read_dicom_file(const std::string& path);
 
 /// The pixels of every frame as stored, decompressed, frame after frame: file.frames.size() * file.frame_bytes() bytes.

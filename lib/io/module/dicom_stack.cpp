@@ -35,7 +35,9 @@ std::string quoted_list(const std::vector<std::string>& names) {
   return text;
 }
 
-const DicomFrame& frame_of(const std::vector<DicomFile>& files, const FrameRef& ref) { return files[ref.file].frames[ref.frame]; }
+const DicomFrame& frame_of(const std::vector<DicomFile>& files, const FrameRef& ref) {
+  return files[ref.file].frames[ref.frame];
+}
 
 std::string name_of(const std::vector<DicomFile>& files, const FrameRef& ref) {
   const DicomFile& file = files[ref.file];
@@ -60,10 +62,11 @@ bool same_spacing(const DicomFrame& a, const DicomFrame& b) {
 }
 
 bool same_volume(const DicomFile& a, const DicomFile& b) {
-  return !a.multi_frame && !b.multi_frame && a.series_uid == b.series_uid && a.rows == b.rows && a.columns == b.columns &&
-         a.sop_class == b.sop_class && a.samples == b.samples && a.bits_allocated == b.bits_allocated &&
-         a.is_signed == b.is_signed && a.photometric == b.photometric && a.localizer == b.localizer &&
-         same_orientation(a.frames[0], b.frames[0]) && same_spacing(a.frames[0], b.frames[0]);
+  return !a.multi_frame && !b.multi_frame && a.series_uid == b.series_uid && a.rows == b.rows &&
+         a.columns == b.columns && a.sop_class == b.sop_class && a.samples == b.samples &&
+         a.bits_allocated == b.bits_allocated && a.is_signed == b.is_signed && a.photometric == b.photometric &&
+         a.localizer == b.localizer && same_orientation(a.frames[0], b.frames[0]) &&
+         same_spacing(a.frames[0], b.frames[0]);
 }
 
 Vec3 unit(const Vec3& v) { return (1.0 / norm(v)) * v; }
@@ -73,7 +76,9 @@ std::array<Vec3, 3> plane_axes(const std::array<Vec3, 2>& orientation, const std
   const auto& [row, column] = orientation;
   constexpr double kWrong = 1e-2;
   if (std::abs(norm(row) - 1) > kWrong || std::abs(norm(column) - 1) > kWrong || std::abs(dot(row, column)) > kWrong)
-    refuse(name + ": ImageOrientationPatient does not hold two perpendicular unit vectors: repair the header or leave the file out");
+    refuse(name +
+           ": ImageOrientationPatient does not hold two perpendicular unit vectors: repair the header or leave the "
+           "file out");
   const Vec3 x = unit(row);
   const Vec3 y = unit(column - dot(x, column) * x);
   return {x, y, cross(x, y)};
@@ -108,9 +113,11 @@ FrameMarks selected_marks(const FrameMarks& marks, std::size_t which) {
 }
 
 /// Positions along the normal, ascending, with equal ones (to a tolerance of the usual step) in one row.
-std::vector<std::vector<FrameRef>> rows_by_position(const std::vector<DicomFile>& files, std::vector<FrameRef> refs, const Vec3& normal) {
+std::vector<std::vector<FrameRef>> rows_by_position(const std::vector<DicomFile>& files, std::vector<FrameRef> refs,
+                                                    const Vec3& normal) {
   const auto height = [&](const FrameRef& ref) { return dot(*frame_of(files, ref).position, normal); };
-  std::stable_sort(refs.begin(), refs.end(), [&](const FrameRef& a, const FrameRef& b) { return height(a) < height(b); });
+  std::stable_sort(refs.begin(), refs.end(),
+                   [&](const FrameRef& a, const FrameRef& b) { return height(a) < height(b); });
   std::vector<double> steps;
   for (std::size_t i = 1; i < refs.size(); ++i)
     if (const double step = height(refs[i]) - height(refs[i - 1]); step > 1e-4) steps.push_back(step);
@@ -128,7 +135,8 @@ std::vector<std::vector<FrameRef>> rows_by_position(const std::vector<DicomFile>
   return rows;
 }
 
-bool all_positions_once(const std::vector<DicomFile>& files, const std::vector<std::size_t>& list, const Vec3& normal, std::size_t wanted) {
+bool all_positions_once(const std::vector<DicomFile>& files, const std::vector<std::size_t>& list, const Vec3& normal,
+                        std::size_t wanted) {
   std::vector<FrameRef> refs;
   for (const std::size_t file : list) refs.push_back({file, 0});
   return list.size() == wanted && rows_by_position(files, refs, normal).size() == wanted;
@@ -137,8 +145,10 @@ bool all_positions_once(const std::vector<DicomFile>& files, const std::vector<s
 bool has_plane(const DicomFile& file) { return file.frames[0].position && file.frames[0].orientation; }
 
 /// Splits single-frame files of which several lie at each position, when one mark (or all together) tells them apart.
-std::vector<std::vector<std::size_t>> split_repeats(const std::vector<DicomFile>& files, const std::vector<std::size_t>& list) {
-  if (list.size() < 2 || !std::all_of(list.begin(), list.end(), [&](std::size_t i) { return has_plane(files[i]); })) return {list};
+std::vector<std::vector<std::size_t>> split_repeats(const std::vector<DicomFile>& files,
+                                                    const std::vector<std::size_t>& list) {
+  if (list.size() < 2 || !std::all_of(list.begin(), list.end(), [&](std::size_t i) { return has_plane(files[i]); }))
+    return {list};
   const auto& orientation = *files[list[0]].frames[0].orientation;
   const Vec3 normal = cross(orientation[0], orientation[1]);
   std::vector<FrameRef> refs;
@@ -164,7 +174,8 @@ std::vector<std::vector<std::size_t>> split_repeats(const std::vector<DicomFile>
 std::vector<std::vector<std::size_t>> split_into_volumes(const std::vector<DicomFile>& files) {
   std::vector<std::vector<std::size_t>> alike;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const auto group = std::find_if(alike.begin(), alike.end(), [&](const auto& list) { return same_volume(files[list[0]], files[i]); });
+    const auto group = std::find_if(alike.begin(), alike.end(),
+                                    [&](const auto& list) { return same_volume(files[list[0]], files[i]); });
     if (group == alike.end()) alike.push_back({i});
     else group->push_back(i);
   }
@@ -190,22 +201,26 @@ void check_frames_are_placed(const std::vector<DicomFile>& files, const std::vec
     for (const FrameRef& ref : refs)
       if (missing(frame_of(files, ref))) names.push_back(name_of(files, ref));
     if (!names.empty())
-      refuse(quoted_list(names) + ": " + what + " is missing, so the volume has no place in space: export the images with their geometry");
+      refuse(quoted_list(names) + ": " + what +
+             " is missing, so the volume has no place in space: export the images with their geometry");
   };
   check([](const DicomFrame& f) { return !f.position; }, "ImagePositionPatient");
   check([](const DicomFrame& f) { return !f.orientation; }, "ImageOrientationPatient");
-  check([](const DicomFrame& f) { return !f.pixel_spacing || !((*f.pixel_spacing)[0] > 0 && (*f.pixel_spacing)[1] > 0); },
-        "a positive PixelSpacing");
+  check(
+      [](const DicomFrame& f) { return !f.pixel_spacing || !((*f.pixel_spacing)[0] > 0 && (*f.pixel_spacing)[1] > 0); },
+      "a positive PixelSpacing");
 }
 
 void check_frames_are_alike(const std::vector<DicomFile>& files, const std::vector<FrameRef>& refs) {
   for (const DicomFile& file : files)
     if (file.multi_frame != files[0].multi_frame || (!file.multi_frame && !same_volume(files[0], file)))
-      refuse(files[0].name() + " and " + file.name() + " belong to different series or differ in size, orientation, spacing or pixel type");
+      refuse(files[0].name() + " and " + file.name() +
+             " belong to different series or differ in size, orientation, spacing or pixel type");
   for (const FrameRef& ref : refs) {
     if (!same_orientation(frame_of(files, refs[0]), frame_of(files, ref)))
-      throw Error(ErrorCode::unsupported, files[ref.file].name() +
-                                              " holds frames of several orientations: split it into one file an orientation");
+      throw Error(
+          ErrorCode::unsupported,
+          files[ref.file].name() + " holds frames of several orientations: split it into one file an orientation");
     if (!same_spacing(frame_of(files, refs[0]), frame_of(files, ref)))
       refuse(name_of(files, refs[0]) + " and " + name_of(files, ref) + " have different PixelSpacing");
   }
@@ -216,14 +231,17 @@ void check_pixels(const std::vector<DicomFile>& files) {
     if (!file.fault.empty()) throw Error(ErrorCode::input, file.fault).with_path(file.path);
     if (file.samples == 1 && file.photometric.starts_with("MONOCHROME")) continue;
     if (file.samples == 3 && file.photometric == "RGB" && file.bits_allocated == 8) continue;
-    throw Error(ErrorCode::unsupported, file.name() + ": images of type " + file.photometric + " with " + std::to_string(file.samples) +
-                                            " samples of " + std::to_string(file.bits_allocated) +
+    throw Error(ErrorCode::unsupported, file.name() + ": images of type " + file.photometric + " with " +
+                                            std::to_string(file.samples) + " samples of " +
+                                            std::to_string(file.bits_allocated) +
                                             " bits are not supported: grey or 8-bit RGB is expected");
   }
 }
 
-/// Several frames a position become components, in the order of their marks and then of the file; the same in every row.
-std::vector<std::vector<FrameRef>> components_of(const std::vector<DicomFile>& files, std::vector<std::vector<FrameRef>> rows) {
+/// Several frames a position become components, in the order of their marks and then of the file; the same in every
+/// row.
+std::vector<std::vector<FrameRef>> components_of(const std::vector<DicomFile>& files,
+                                                 std::vector<std::vector<FrameRef>> rows) {
   const std::size_t count = rows[0].size();
   for (const auto& row : rows) {
     if (row.size() == count && (count == 1 || files[0].multi_frame)) continue;
@@ -231,7 +249,8 @@ std::vector<std::vector<FrameRef>> components_of(const std::vector<DicomFile>& f
     std::vector<std::string> names;
     for (const FrameRef& ref : several) names.push_back(name_of(files, ref));
     refuse(quoted_list(names) + " lie at the same position" +
-           (row.size() != count ? " while other positions have another number of images" : ", and nothing in their headers tells two volumes apart") +
+           (row.size() != count ? " while other positions have another number of images"
+                                : ", and nothing in their headers tells two volumes apart") +
            ": remove the copies or separate the volumes into folders");
   }
   for (auto& row : rows)
@@ -249,7 +268,8 @@ void check_components(const std::vector<DicomFile>& files, const std::vector<std
   if (components.size() == 1) return;
   for (const auto& slices : components)
     for (const FrameRef& ref : slices)
-      for (const FrameMark which : {FrameMark::temporal_position, FrameMark::b_value, FrameMark::echo_time, FrameMark::image_type}) {
+      for (const FrameMark which :
+           {FrameMark::temporal_position, FrameMark::b_value, FrameMark::echo_time, FrameMark::image_type}) {
         const auto mark = std::size_t(which);
         if (frame_of(files, ref).marks[mark] != frame_of(files, slices[0]).marks[mark])
           refuse(name_of(files, slices[0]) + " and " + name_of(files, ref) + " differ in " + kFrameMarkNames[mark] +
@@ -269,50 +289,56 @@ void check_steps(const std::vector<DicomFile>& files, const std::vector<FrameRef
     const std::string between = name_of(files, slices[i]) + " and " + name_of(files, slices[i + 1]);
     const double times = std::round(steps[i] / usual);
     if (times >= 2 && std::abs(steps[i] - times * usual) <= kStepTolerance * usual * times)
-      refuse(std::to_string(int(times) - 1) + " slice(s) are missing between " + between + " (" + millimetres(steps[i]) +
-             " apart where the others are " + millimetres(usual) + "): add the missing files");
-    refuse("the slices are unevenly spaced: " + between + " are " + millimetres(steps[i]) + " apart where the others are " + millimetres(usual) +
-           ": a volume needs equal steps");
+      refuse(std::to_string(int(times) - 1) + " slice(s) are missing between " + between + " (" +
+             millimetres(steps[i]) + " apart where the others are " + millimetres(usual) + "): add the missing files");
+    refuse("the slices are unevenly spaced: " + between + " are " + millimetres(steps[i]) +
+           " apart where the others are " + millimetres(usual) + ": a volume needs equal steps");
   }
 }
 
 /// From one slice to the next, LPS mm.
-Vec3 slice_step(const std::vector<DicomFile>& files, const std::vector<FrameRef>& slices, const std::array<Vec3, 3>& axes, Notices& notices) {
+Vec3 slice_step(const std::vector<DicomFile>& files, const std::vector<FrameRef>& slices,
+                const std::array<Vec3, 3>& axes, Notices& notices) {
   if (slices.size() == 1) {
     const DicomFrame& frame = frame_of(files, slices[0]);
     if (frame.spacing_between_slices.value_or(0) > 0) return *frame.spacing_between_slices * axes[2];
     if (frame.slice_thickness.value_or(0) > 0) {
-      notices.add("slice_thickness", "the single slice " + name_of(files, slices[0]) + " does not say how far slices are apart: its SliceThickness of " +
+      notices.add("slice_thickness", "the single slice " + name_of(files, slices[0]) +
+                                         " does not say how far slices are apart: its SliceThickness of " +
                                          millimetres(*frame.slice_thickness) + " was taken");
       return *frame.slice_thickness * axes[2];
     }
     refuse(name_of(files, slices[0]) +
-           " is a single slice without SpacingBetweenSlices or SliceThickness, so its extent across the plane is unknown: add one of them");
+           " is a single slice without SpacingBetweenSlices or SliceThickness, so its extent across the plane is "
+           "unknown: add one of them");
   }
   check_steps(files, slices, axes[2]);
   const auto position = [&](std::size_t i) { return *frame_of(files, slices[i]).position; };
   const Vec3 step = (1.0 / double(slices.size() - 1)) * (position(slices.size() - 1) - position(0));
   for (std::size_t i = 1; i < slices.size(); ++i)
     if (norm(position(i) - position(i - 1) - step) > 2 * kStepTolerance * norm(step))
-      refuse("the slices do not lie on a straight line: " + name_of(files, slices[i - 1]) + " and " + name_of(files, slices[i]) +
-             " are displaced against each other in another way than the rest");
+      refuse("the slices do not lie on a straight line: " + name_of(files, slices[i - 1]) + " and " +
+             name_of(files, slices[i]) + " are displaced against each other in another way than the rest");
   const double along = dot(step, axes[2]);
   const double skew = norm(step - along * axes[2]) / norm(step);
   if (skew < kRoundingSkew) {
     if (skew > 1e-5)
-      notices.add("skew_removed", "the slices drift by " + millimetres(skew * norm(step)) +
-                                      " a step against the normal of the image plane, which was taken for rounding and removed");
+      notices.add("skew_removed",
+                  "the slices drift by " + millimetres(skew * norm(step)) +
+                      " a step against the normal of the image plane, which was taken for rounding and removed");
     return along * axes[2];
   }
   std::ostringstream degrees;
   degrees.precision(3);
   degrees << std::asin(std::min(1.0, skew)) * 180 / std::numbers::pi;
   notices.add("gantry_tilt", "the slices are stacked at " + degrees.str() +
-                                 " degrees from the normal of the image plane (gantry tilt): the grid is kept sheared, as scanned; the stage 'untilt' straightens it");
+                                 " degrees from the normal of the image plane (gantry tilt): the grid is kept sheared, "
+                                 "as scanned; the stage 'untilt' straightens it");
   return step;
 }
 
-Geometry ras_geometry(const DicomFile& file, const DicomFrame& first, std::size_t slices, const std::array<Vec3, 3>& axes, const Vec3& step) {
+Geometry ras_geometry(const DicomFile& file, const DicomFrame& first, std::size_t slices,
+                      const std::array<Vec3, 3>& axes, const Vec3& step) {
   const std::array<Vec3, 3> columns = {(*first.pixel_spacing)[1] * axes[0], (*first.pixel_spacing)[0] * axes[1], step};
   Affine map;
   for (int i = 0; i < 3; ++i) {
@@ -331,8 +357,8 @@ DataType stored_type(const DicomFile& file) {
 
 bool is_whole(double value) { return value == std::floor(value); }
 
-/// The smallest type that holds every value the header allows: the stored one without rescaling, else int16 or int32 when
-/// one whole-numbered rescaling serves all slices, else floating point.
+/// The smallest type that holds every value the header allows: the stored one without rescaling, else int16 or int32
+/// when one whole-numbered rescaling serves all slices, else floating point.
 DataType value_type(const std::vector<DicomFile>& files, const std::vector<FrameRef>& refs) {
   const DicomFrame& first = frame_of(files, refs[0]);
   const bool one_rescale = std::all_of(refs.begin(), refs.end(), [&](const FrameRef& ref) {

@@ -23,9 +23,9 @@ struct DicomStack {
   VolumeInfo info;
 };
 
-/// Lists of files (indices) of which each makes one volume: one series, image size, orientation, spacing and pixel layout;
-/// images that share their positions are told apart by AcquisitionNumber, echo, time or type. Multi-frame files stand alone.
-/// A list that cannot be told apart stays together and fails in arrange_stack.
+/// Lists of files (indices) of which each makes one volume: one series, image size, orientation, spacing and pixel
+/// layout; images that share their positions are told apart by AcquisitionNumber, echo, time or type. Multi-frame files
+/// stand alone. A list that cannot be told apart stays together and fails in arrange_stack.
 std::vector<std::vector<std::size_t>> split_into_volumes(const std::vector<DicomFile>& files);
 
 /// The grid of the frames of `files`. Slices are placed by their positions alone. A missing, doubled or displaced slice

@@ -55,7 +55,9 @@ void put(gdcm::DataSet& data, const Tag& tag, gdcm::VR::VRType vr, std::string t
   put(data, tag, vr, text.data(), text.size());
 }
 
-void put(gdcm::DataSet& data, const Tag& tag, std::uint16_t value) { put(data, tag, gdcm::VR::US, &value, sizeof value); }
+void put(gdcm::DataSet& data, const Tag& tag, std::uint16_t value) {
+  put(data, tag, gdcm::VR::US, &value, sizeof value);
+}
 
 std::vector<std::int16_t> whole_values(const Volume& volume) {
   const auto count = std::size_t(volume.geometry().voxel_count());
@@ -65,7 +67,9 @@ std::vector<std::int16_t> whole_values(const Volume& volume) {
     for (std::size_t i = 0; i < count; ++i) {
       const double value = std::round(double(in[i]));
       if (!(value >= -32768 && value <= 32767))
-        throw Error(ErrorCode::unsupported, "the value " + std::to_string(double(in[i])) + " does not fit the 16 bits of a CT image: clip or rescale the volume first");
+        throw Error(ErrorCode::unsupported,
+                    "the value " + std::to_string(double(in[i])) +
+                        " does not fit the 16 bits of a CT image: clip or rescale the volume first");
       values[i] = std::int16_t(value);
     }
   });
@@ -133,7 +137,8 @@ void write_slice(const Series& series, const std::int16_t* pixels, std::int64_t 
   put_geometry(dicom.GetDataSet(), series.geometry, slice);
   put_pixels(dicom.GetDataSet(), series.geometry, pixels);
   writer.SetFileName(file.partial_path().c_str());
-  if (!writer.Write()) throw Error(ErrorCode::output, "the DICOM file cannot be written: is the disk full?").with_path(path);
+  if (!writer.Write())
+    throw Error(ErrorCode::output, "the DICOM file cannot be written: is the disk full?").with_path(path);
   const auto written = read_dicom_file(file.partial_path());
   if (!written || !written->fault.empty())
     throw Error(ErrorCode::output, "the DICOM file just written is not whole: is the disk full?").with_path(path);
@@ -146,17 +151,23 @@ void write_dicom_slices(const Volume& volume, const std::string& folder, const s
   const VolumeInfo& info = volume.info();
   const Index3 size = info.geometry.size();
   if (info.components != 1)
-    throw Error(ErrorCode::unsupported, "a DICOM CT series holds one component, the volume has " + std::to_string(info.components)).with_path(folder);
-  if (info.geometry.shear() > 1e-5) throw Error(ErrorCode::unsupported, "a sheared grid cannot be written as a DICOM CT series").with_path(folder);
-  if (size[0] > 65535 || size[1] > 65535) throw Error(ErrorCode::unsupported, "a DICOM image has at most 65535 rows and columns").with_path(folder);
+    throw Error(ErrorCode::unsupported,
+                "a DICOM CT series holds one component, the volume has " + std::to_string(info.components))
+        .with_path(folder);
+  if (info.geometry.shear() > 1e-5)
+    throw Error(ErrorCode::unsupported, "a sheared grid cannot be written as a DICOM CT series").with_path(folder);
+  if (size[0] > 65535 || size[1] > 65535)
+    throw Error(ErrorCode::unsupported, "a DICOM image has at most 65535 rows and columns").with_path(folder);
 
   const std::vector<std::int16_t> values = whole_values(volume);
-  const std::uint64_t hash = fnv1a(values.data(), values.size() * sizeof(std::int16_t), fnv1a(series_description.data(), series_description.size()));
+  const std::uint64_t hash = fnv1a(values.data(), values.size() * sizeof(std::int16_t),
+                                   fnv1a(series_description.data(), series_description.size()));
   const Series series{series_description, hash, info.geometry};
   for (std::int64_t slice = 0; slice < size[2]; ++slice) {
     char name[32];
     std::snprintf(name, sizeof name, "slice_%04lld.dcm", static_cast<long long>(slice + 1));
-    write_slice(series, values.data() + slice * size[0] * size[1], slice, (std::filesystem::path(folder) / name).string());
+    write_slice(series, values.data() + slice * size[0] * size[1], slice,
+                (std::filesystem::path(folder) / name).string());
   }
 }
 

@@ -26,18 +26,22 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kLargestShear = 1e-5;  // what a reader of MetaImage takes for rounding
 
-double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 bool is_nrrd(const std::string& path) {
   std::string extension = fs::path(path).extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return char(std::tolower(c)); });
   return extension == ".nrrd" || extension == ".nhdr";
 }
 
 /// ITK's description without its class names and addresses, on one line.
 std::string reason_of(const itk::ExceptionObject& error) {
   std::string text = error.GetDescription();
-  if (const auto address = text.find("): "); text.starts_with("ITK ERROR:") && address != std::string::npos) text.erase(0, address + 3);
+  if (const auto address = text.find("): "); text.starts_with("ITK ERROR:") && address != std::string::npos)
+    text.erase(0, address + 3);
   std::replace(text.begin(), text.end(), '\n', ' ');
   while (!text.empty() && text.back() == ' ') text.pop_back();
   return text;
@@ -48,9 +52,7 @@ template <class Work>
 decltype(auto) reading(const std::string& path, Work&& work) {
   try {
     return work();
-  } catch (Error& error) {
-    throw std::move(error).with_path(path);
-  } catch (const itk::ExceptionObject& error) {
+  } catch (Error& error) { throw std::move(error).with_path(path); } catch (const itk::ExceptionObject& error) {
     throw Error(ErrorCode::input, "the file cannot be read: " + reason_of(error)).with_path(path);
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::out_of_memory, "no host memory for the volume").with_path(path);
@@ -76,20 +78,33 @@ StoredType integer_type() {
 StoredType stored_type(const itk::ImageIOBase& io) {
   using Component = itk::IOComponentEnum;
   switch (io.GetComponentType()) {
-    case Component::UCHAR: return {DataType::uint8};
-    case Component::CHAR: return {DataType::int8};
-    case Component::USHORT: return {DataType::uint16};
-    case Component::SHORT: return {DataType::int16};
-    case Component::UINT: return {DataType::uint32};
-    case Component::INT: return {DataType::int32};
-    case Component::ULONG: return integer_type<unsigned long>();
-    case Component::LONG: return integer_type<long>();
-    case Component::ULONGLONG: return integer_type<unsigned long long>();
-    case Component::LONGLONG: return integer_type<long long>();
-    case Component::FLOAT: return {DataType::float32};
-    case Component::DOUBLE: return {DataType::float64};
+    case Component::UCHAR:
+      return {DataType::uint8};
+    case Component::CHAR:
+      return {DataType::int8};
+    case Component::USHORT:
+      return {DataType::uint16};
+    case Component::SHORT:
+      return {DataType::int16};
+    case Component::UINT:
+      return {DataType::uint32};
+    case Component::INT:
+      return {DataType::int32};
+    case Component::ULONG:
+      return integer_type<unsigned long>();
+    case Component::LONG:
+      return integer_type<long>();
+    case Component::ULONGLONG:
+      return integer_type<unsigned long long>();
+    case Component::LONGLONG:
+      return integer_type<long long>();
+    case Component::FLOAT:
+      return {DataType::float32};
+    case Component::DOUBLE:
+      return {DataType::float64};
     default:
-      throw Error(ErrorCode::unsupported, "values of type " + itk::ImageIOBase::GetComponentTypeAsString(io.GetComponentType()) +
+      throw Error(ErrorCode::unsupported, "values of type " +
+                                              itk::ImageIOBase::GetComponentTypeAsString(io.GetComponentType()) +
                                               " are not supported: save it with integers or floats of at most 64 bits");
   }
 }
@@ -116,7 +131,9 @@ std::vector<std::string> words_of(const HeaderFields& fields, const std::string&
   return words;
 }
 
-bool is_domain_kind(const std::string& kind) { return kind == "domain" || kind == "space" || kind == "time" || kind == "???"; }
+bool is_domain_kind(const std::string& kind) {
+  return kind == "domain" || kind == "space" || kind == "time" || kind == "???";
+}
 
 /// Sets the layout and, for an axis of kind "list", that its components are frames.
 void apply_nrrd_kinds(const HeaderFields& fields, std::int64_t components, Header& header) {
@@ -137,7 +154,8 @@ void note_missing_geometry(const HeaderFields& fields, bool nrrd, Notices& notic
   if (nrrd ? !has("space directions") && !has("spacings") : !has("elementspacing") && !has("elementsize"))
     notices.add("no_spacing", "the header gives no voxel spacing: 1 mm was taken");
   if (nrrd ? !has("space directions") : !has("transformmatrix") && !has("orientation") && !has("rotation"))
-    notices.add("no_direction", "the header gives no axis directions: the axes were taken to run to the left, posterior and superior");
+    notices.add("no_direction",
+                "the header gives no axis directions: the axes were taken to run to the left, posterior and superior");
   else if (nrrd && !has("space"))
     notices.add("no_space", "the header does not name its space: its axes were taken to be left, posterior, superior");
 }
@@ -152,10 +170,12 @@ Geometry geometry_of(const itk::ImageIOBase& io, Notices& notices) {
     size[axis] = std::int64_t(io.GetDimensions(axis));
     const std::vector<double> direction = io.GetDirection(axis);
     for (unsigned world = 0; world < 3; ++world)
-      map.linear[int(world)][axis] = world < std::min<std::size_t>(spatial, direction.size()) ? direction[world] * io.GetSpacing(axis) : 0.0;
+      map.linear[int(world)][axis] =
+          world < std::min<std::size_t>(spatial, direction.size()) ? direction[world] * io.GetSpacing(axis) : 0.0;
     map.offset[axis] = io.GetOrigin(axis);
   }
-  if (dimensions == 2) notices.add("two_dimensional", "the image has two dimensions: it was taken as one slice of 1 mm");
+  if (dimensions == 2)
+    notices.add("two_dimensional", "the image has two dimensions: it was taken as one slice of 1 mm");
   for (int axis = 0; axis < 3; ++axis)
     for (const int world : {0, 1}) map.linear[world][axis] = 0.0 - map.linear[world][axis];
   if (dimensions == 2) {
@@ -170,7 +190,8 @@ Geometry geometry_of(const itk::ImageIOBase& io, Notices& notices) {
 void check_sizes(const itk::ImageIOBase& io) {
   double values = io.GetNumberOfComponents();
   for (unsigned axis = 0; axis < io.GetNumberOfDimensions(); ++axis) values *= double(io.GetDimensions(axis));
-  if (!(values >= 1 && values < 1e15)) throw Error(ErrorCode::input, "the header announces an impossible size: the file is damaged");
+  if (!(values >= 1 && values < 1e15))
+    throw Error(ErrorCode::input, "the header announces an impossible size: the file is damaged");
 }
 
 Header read_header(const std::string& path, Notices& notices) {
@@ -187,10 +208,12 @@ Header read_header(const std::string& path, Notices& notices) {
   const auto components = std::int64_t(io.GetNumberOfComponents());
   const auto frames = dimensions == 4 ? std::int64_t(io.GetDimensions(3)) : 1;
   if (dimensions < 2 || dimensions > 4)
-    throw Error(ErrorCode::unsupported, "the image has " + std::to_string(dimensions) + " dimensions: 2, 3 or 4 are supported");
+    throw Error(ErrorCode::unsupported,
+                "the image has " + std::to_string(dimensions) + " dimensions: 2, 3 or 4 are supported");
   check_sizes(io);
   if (frames > 1 && components > 1)
-    throw Error(ErrorCode::unsupported, "the image has both a fourth dimension and several components a voxel: split it first");
+    throw Error(ErrorCode::unsupported,
+                "the image has both a fourth dimension and several components a voxel: split it first");
   if (io.GetPixelType() == itk::IOPixelEnum::COMPLEX)
     throw Error(ErrorCode::unsupported, "complex values are not supported: save their magnitude or their parts");
 
@@ -214,7 +237,8 @@ Header read_header(const std::string& path, Notices& notices) {
 std::vector<std::uint8_t> read_with_itk(const Header& header) {
   std::vector<std::uint8_t> values(header.stored_bytes());
   itk::ImageIORegion region(header.io->GetNumberOfDimensions());
-  for (unsigned axis = 0; axis < header.io->GetNumberOfDimensions(); ++axis) region.SetSize(axis, header.io->GetDimensions(axis));
+  for (unsigned axis = 0; axis < header.io->GetNumberOfDimensions(); ++axis)
+    region.SetSize(axis, header.io->GetDimensions(axis));
   header.io->SetIORegion(region);
   header.io->Read(values.data());
   return values;
@@ -229,8 +253,10 @@ void unpack(const Stored* in, bool interleaved, const VolumeInfo& info, Out* out
       const Stored value = interleaved ? in[i * components + c] : in[c * voxels + i];
       if constexpr (sizeof(Stored) > sizeof(Out))
         if (value < Stored(std::numeric_limits<Out>::lowest()) || value > Stored(std::numeric_limits<Out>::max()))
-          throw Error(ErrorCode::unsupported, "the 64-bit value " + std::to_string(value) + " does not fit " + std::string(to_string(info.dtype)) +
-                                                  ": volpipe works with integers of at most 32 bits, rescale or relabel the file");
+          throw Error(ErrorCode::unsupported,
+                      "the 64-bit value " + std::to_string(value) + " does not fit " +
+                          std::string(to_string(info.dtype)) +
+                          ": volpipe works with integers of at most 32 bits, rescale or relabel the file");
       out[c * voxels + i] = Out(value);
     }
 }
@@ -239,7 +265,8 @@ void unpack_values(const std::uint8_t* in, bool interleaved, const Header& heade
   if (header.stored.is_64_bit && header.info.dtype == DataType::int32)
     return unpack(reinterpret_cast<const std::int64_t*>(in), interleaved, header.info, volume.data_as<std::int32_t>());
   if (header.stored.is_64_bit)
-    return unpack(reinterpret_cast<const std::uint64_t*>(in), interleaved, header.info, volume.data_as<std::uint32_t>());
+    return unpack(reinterpret_cast<const std::uint64_t*>(in), interleaved, header.info,
+                  volume.data_as<std::uint32_t>());
   visit(header.info.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     unpack(reinterpret_cast<const T*>(in), interleaved, header.info, volume.data_as<T>());
@@ -253,8 +280,9 @@ void note_non_finite(const Volume& volume, Notices& notices) {
     if constexpr (std::is_floating_point_v<T>)
       for (std::int64_t i = 0; i < volume.info().value_count(); ++i) found += !std::isfinite(volume.data_as<T>()[i]);
   });
-  if (found > 0) notices.add("non_finite_voxels", std::to_string(found) + " of " + std::to_string(volume.info().value_count()) +
-                                                   " values are NaN or infinite: they are kept");
+  if (found > 0)
+    notices.add("non_finite_voxels", std::to_string(found) + " of " + std::to_string(volume.info().value_count()) +
+                                         " values are NaN or infinite: they are kept");
 }
 
 }  // namespace
@@ -318,9 +346,12 @@ struct LpsAxes {
 
 std::string nrrd_type(DataType type) {
   switch (type) {
-    case DataType::float32: return "float";
-    case DataType::float64: return "double";
-    default: return std::string(to_string(type));
+    case DataType::float32:
+      return "float";
+    case DataType::float64:
+      return "double";
+    default:
+      return std::string(to_string(type));
   }
 }
 
@@ -333,8 +364,9 @@ std::string nrrd_header(const VolumeInfo& info) {
   };
   const std::string components = std::to_string(info.components);
   std::ostringstream text;
-  text << "NRRD0004\n# written by volpipe\ntype: " << nrrd_type(info.dtype) << "\ndimension: " << 3 + (frames || channels)
-       << "\nspace: left-posterior-superior" << (frames ? "-time" : "") << "\nsizes:" << (channels ? " " + components : "");
+  text << "NRRD0004\n# written by volpipe\ntype: " << nrrd_type(info.dtype)
+       << "\ndimension: " << 3 + (frames || channels) << "\nspace: left-posterior-superior" << (frames ? "-time" : "")
+       << "\nsizes:" << (channels ? " " + components : "");
   for (const auto n : info.geometry.size()) text << ' ' << n;
   text << (frames ? " " + components : "") << "\nspace directions:" << (channels ? " none" : "");
   for (const Vec3& step : axes.step) text << ' ' << vector(step);
@@ -347,14 +379,22 @@ std::string nrrd_header(const VolumeInfo& info) {
 
 const char* meta_type(DataType type) {
   switch (type) {
-    case DataType::uint8: return "MET_UCHAR";
-    case DataType::int8: return "MET_CHAR";
-    case DataType::uint16: return "MET_USHORT";
-    case DataType::int16: return "MET_SHORT";
-    case DataType::uint32: return "MET_UINT";
-    case DataType::int32: return "MET_INT";
-    case DataType::float32: return "MET_FLOAT";
-    case DataType::float64: break;
+    case DataType::uint8:
+      return "MET_UCHAR";
+    case DataType::int8:
+      return "MET_CHAR";
+    case DataType::uint16:
+      return "MET_USHORT";
+    case DataType::int16:
+      return "MET_SHORT";
+    case DataType::uint32:
+      return "MET_UINT";
+    case DataType::int32:
+      return "MET_INT";
+    case DataType::float32:
+      return "MET_FLOAT";
+    case DataType::float64:
+      break;
   }
   return "MET_DOUBLE";
 }
@@ -370,7 +410,8 @@ std::string meta_header(const VolumeInfo& info, const std::string& data_file) {
   }
   if (frames) matrix << " 0 0 0 1";
   std::ostringstream text;
-  text << "ObjectType = Image\nNDims = " << (frames ? 4 : 3) << "\nBinaryData = True\nBinaryDataByteOrderMSB = False\nCompressedData = False"
+  text << "ObjectType = Image\nNDims = " << (frames ? 4 : 3)
+       << "\nBinaryData = True\nBinaryDataByteOrderMSB = False\nCompressedData = False"
        << "\nTransformMatrix =" << matrix.str() << "\nOffset =";
   for (const double value : axes.origin) text << ' ' << exact(value);
   text << (frames ? " 0" : "") << "\nCenterOfRotation = 0 0 0" << (frames ? " 0" : "") << "\nElementSpacing =";
@@ -409,8 +450,10 @@ void verify(const std::string& partial, const std::string& path, const VolumeInf
   Notices ignored;
   const VolumeInfo found = read_itk_info(partial, ignored);
   const bool frames_agree = wanted.components == 1 || found.component_axis == wanted.component_axis;
-  if (found.dtype != wanted.dtype || found.components != wanted.components || !frames_agree || !same_grid(found.geometry, wanted.geometry, 1e-6))
-    throw Error(ErrorCode::output, "the file just written does not read back as the same volume: write .nii.gz instead").with_path(path);
+  if (found.dtype != wanted.dtype || found.components != wanted.components || !frames_agree ||
+      !same_grid(found.geometry, wanted.geometry, 1e-6))
+    throw Error(ErrorCode::output, "the file just written does not read back as the same volume: write .nii.gz instead")
+        .with_path(path);
 }
 
 void write_nrrd(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing) {
@@ -429,7 +472,9 @@ void write_nrrd(const Volume& volume, const std::string& path, bool overwrite, W
 
 void write_meta(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing) {
   if (volume.geometry().shear() > kLargestShear)
-    throw Error(ErrorCode::unsupported, "MetaImage cannot hold a sheared grid: write .nii.gz or .nrrd, or straighten the volume with the stage 'untilt'")
+    throw Error(ErrorCode::unsupported,
+                "MetaImage cannot hold a sheared grid: write .nii.gz or .nrrd, or straighten the volume with the stage "
+                "'untilt'")
         .with_path(path);
   const auto start = Clock::now();
   const bool two_files = fs::path(path).extension() != ".mha";
@@ -460,8 +505,10 @@ void write_itk(const Volume& volume, const std::string& path, bool overwrite, Wr
   else write_meta(volume, path, overwrite, timing);
 }
 
-void write_png_file(const std::string& path, const std::vector<std::uint8_t>& pixels, int width, int height, int channels) {
-  if (width < 1 || height < 1 || (channels != 1 && channels != 3) || pixels.size() != std::size_t(width) * height * channels)
+void write_png_file(const std::string& path, const std::vector<std::uint8_t>& pixels, int width, int height,
+                    int channels) {
+  if (width < 1 || height < 1 || (channels != 1 && channels != 3) ||
+      pixels.size() != std::size_t(width) * height * channels)
     throw Error(ErrorCode::internal, "a picture needs width * height pixels of 1 or 3 channels").with_path(path);
   AtomicFile file(path, true);
   const auto io = itk::PNGImageIO::New();

@@ -16,7 +16,8 @@ VolumeInfo module_read_info(const Source& source, Notices& notices) {
 }
 
 Volume module_read(const Source& source, const HostAllocator& allocate, Notices& notices, ReadTiming* timing) {
-  return source.is_dicom() ? read_dicom(source, allocate, notices, timing) : read_itk(source.path, allocate, notices, timing);
+  return source.is_dicom() ? read_dicom(source, allocate, notices, timing)
+                           : read_itk(source.path, allocate, notices, timing);
 }
 
 /// The library never prints; GDCM's tables are made before threads need them.

@@ -1,5 +1,5 @@
-// The table through which lib/io reaches the file formats of ITK and GDCM. They live in libvolpipe_io.so, which is loaded
-// on first use, so that a command that reads no such file starts without them.
+// The table through which lib/io reaches the file formats of ITK and GDCM. They live in libvolpipe_io.so, which is
+// loaded on first use, so that a command that reads no such file starts without them.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,8 @@ struct Module {
   VolumeInfo (*read_info)(const Source& source, Notices& notices);
   Volume (*read)(const Source& source, const HostAllocator& allocate, Notices& notices, ReadTiming* timing);
   void (*write)(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing);
-  void (*write_png)(const std::string& path, const std::vector<std::uint8_t>& pixels, int width, int height, int channels);
+  void (*write_png)(const std::string& path, const std::vector<std::uint8_t>& pixels, int width, int height,
+                    int channels);
   void (*write_dicom_series)(const Volume& volume, const std::string& folder, const std::string& series_description);
 };
 

@@ -49,7 +49,8 @@ class HeaderLines {
     for (char c; stream_.get(c);) {
       ++read_;
       if (c == '\n') return true;
-      if (read_ > kLongestHeader || c == '\0') refuse(path_, "the text header does not end: the file is damaged or of another kind");
+      if (read_ > kLongestHeader || c == '\0')
+        refuse(path_, "the text header does not end: the file is damaged or of another kind");
       line += c;
     }
     return !line.empty();
@@ -62,7 +63,8 @@ class HeaderLines {
   std::uint64_t read_ = 0;
 };
 
-std::int64_t whole_number(const std::string& path, const HeaderFields& fields, const std::string& key, std::int64_t fallback) {
+std::int64_t whole_number(const std::string& path, const HeaderFields& fields, const std::string& key,
+                          std::int64_t fallback) {
   const auto field = fields.find(key);
   if (field == fields.end()) return fallback;
   std::int64_t value = 0;
@@ -95,15 +97,17 @@ std::uint64_t after_lines(const std::string& path, std::uint64_t offset, std::in
   return offset;
 }
 
-void locate_nrrd_payload(const std::string& path, const HeaderFields& fields, std::uint64_t header_bytes, Payload& payload) {
+void locate_nrrd_payload(const std::string& path, const HeaderFields& fields, std::uint64_t header_bytes,
+                         Payload& payload) {
   std::string data_file = field_of(fields, "data file");
   if (data_file.empty()) data_file = field_of(fields, "datafile");
   const std::string encoding = lower(field_of(fields, "encoding"));
   payload.path = path;
   payload.offset = header_bytes;
   payload.big_endian = lower(field_of(fields, "endian")) == "big";
-  payload.encoding = encoding == "raw" ? Payload::Encoding::raw
-                     : encoding == "gzip" || encoding == "gz" ? Payload::Encoding::deflate : Payload::Encoding::other;
+  payload.encoding = encoding == "raw"                        ? Payload::Encoding::raw
+                     : encoding == "gzip" || encoding == "gz" ? Payload::Encoding::deflate
+                                                              : Payload::Encoding::other;
   if (data_file.starts_with("LIST") || is_number_list(data_file)) {
     payload.encoding = Payload::Encoding::other;
     return;
@@ -122,27 +126,33 @@ void locate_nrrd_payload(const std::string& path, const HeaderFields& fields, st
 
 bool is_true(const std::string& text) { return !text.empty() && (text[0] == 'T' || text[0] == 't' || text[0] == '1'); }
 
-void locate_meta_payload(const std::string& path, const HeaderFields& fields, std::uint64_t header_bytes, Payload& payload) {
+void locate_meta_payload(const std::string& path, const HeaderFields& fields, std::uint64_t header_bytes,
+                         Payload& payload) {
   const std::string data_file = field_of(fields, "elementdatafile");
   if (data_file.starts_with("LIST") || is_number_list(data_file))
-    throw Error(ErrorCode::unsupported, "its voxels are spread over several files: save it again with one data file").with_path(path);
+    throw Error(ErrorCode::unsupported, "its voxels are spread over several files: save it again with one data file")
+        .with_path(path);
   const std::string binary = field_of(fields, "binarydata");
   if (!binary.empty() && !is_true(binary))
-    throw Error(ErrorCode::unsupported, "its voxels are stored as text: save it again with BinaryData = True").with_path(path);
+    throw Error(ErrorCode::unsupported, "its voxels are stored as text: save it again with BinaryData = True")
+        .with_path(path);
   const bool local = data_file == "LOCAL" || data_file == "Local" || data_file == "local";
   payload.path = local ? path : data_file_beside(path, data_file);
   payload.offset = local ? header_bytes : 0;
   const bool packed = is_true(field_of(fields, "compresseddata"));
   payload.encoding = packed ? Payload::Encoding::deflate : Payload::Encoding::raw;
-  payload.length = packed ? std::uint64_t(std::max<std::int64_t>(0, whole_number(path, fields, "compresseddatasize", 0))) : 0;
-  payload.big_endian = is_true(field_of(fields, "binarydatabyteordermsb")) || is_true(field_of(fields, "elementbyteordermsb"));
+  payload.length =
+      packed ? std::uint64_t(std::max<std::int64_t>(0, whole_number(path, fields, "compresseddatasize", 0))) : 0;
+  payload.big_endian =
+      is_true(field_of(fields, "binarydatabyteordermsb")) || is_true(field_of(fields, "elementbyteordermsb"));
   const std::int64_t skip = whole_number(path, fields, "headersize", 0);
   if (skip == -1 && !packed) payload.from_end = true;
   else if (skip > 0) payload.offset = std::uint64_t(skip);
 }
 
 /// Numbers in the field `key`: none where it is absent, exactly `count` finite ones where it is there.
-std::vector<double> numbers_of(const std::string& path, const HeaderFields& fields, const std::string& key, std::size_t count) {
+std::vector<double> numbers_of(const std::string& path, const HeaderFields& fields, const std::string& key,
+                               std::size_t count) {
   std::vector<double> numbers;
   const auto field = fields.find(key);
   if (field == fields.end()) return numbers;
@@ -150,7 +160,8 @@ std::vector<double> numbers_of(const std::string& path, const HeaderFields& fiel
   for (double value; numbers.size() < count && stream >> value;) numbers.push_back(value);
   const bool finite = std::all_of(numbers.begin(), numbers.end(), [](double value) { return std::isfinite(value); });
   if (numbers.size() < count || !finite)
-    refuse(path, "the header field '" + key + "' is '" + field->second + "' where " + std::to_string(count) + " numbers are expected");
+    refuse(path, "the header field '" + key + "' is '" + field->second + "' where " + std::to_string(count) +
+                     " numbers are expected");
   return numbers;
 }
 
@@ -162,22 +173,26 @@ void check_meta_fields(const std::string& path, const HeaderFields& fields) {
   const auto count = std::size_t(dimensions);
   const auto sizes = numbers_of(path, fields, "dimsize", count);
   if (sizes.empty() || std::any_of(sizes.begin(), sizes.end(), [](double n) { return n < 1 || n > 2147483647; }))
-    refuse(path, "the header field 'DimSize' is '" + field_of(fields, "dimsize") + "' where " + std::to_string(count) + " positive sizes are expected");
-  for (const char* key : {"elementspacing", "elementsize", "offset", "position", "origin", "centerofrotation"}) numbers_of(path, fields, key, count);
+    refuse(path, "the header field 'DimSize' is '" + field_of(fields, "dimsize") + "' where " + std::to_string(count) +
+                     " positive sizes are expected");
+  for (const char* key : {"elementspacing", "elementsize", "offset", "position", "origin", "centerofrotation"})
+    numbers_of(path, fields, key, count);
   for (const char* key : {"transformmatrix", "orientation", "rotation"}) numbers_of(path, fields, key, count * count);
   if (!field_of(fields, "elementtype").starts_with("MET_"))
-    refuse(path, "the header field 'ElementType' is '" + field_of(fields, "elementtype") + "' where a type such as MET_SHORT is expected");
+    refuse(path, "the header field 'ElementType' is '" + field_of(fields, "elementtype") +
+                     "' where a type such as MET_SHORT is expected");
 }
 
 void check_length(const Payload& payload, std::uint64_t present, std::uint64_t expected) {
   if (present < expected)
-    refuse(payload.path, "the voxel data are short, " + std::to_string(present) + " bytes of the " + std::to_string(expected) +
-                             " that the header announces: copy or export the file again");
+    refuse(payload.path, "the voxel data are short, " + std::to_string(present) + " bytes of the " +
+                             std::to_string(expected) + " that the header announces: copy or export the file again");
 }
 
 void swap_bytes(void* data, std::uint64_t bytes, std::size_t value_bytes) {
   auto* first = static_cast<std::uint8_t*>(data);
-  for (std::uint64_t i = 0; i + value_bytes <= bytes; i += value_bytes) std::reverse(first + i, first + i + value_bytes);
+  for (std::uint64_t i = 0; i + value_bytes <= bytes; i += value_bytes)
+    std::reverse(first + i, first + i + value_bytes);
 }
 
 void read_raw(const Payload& payload, std::uint8_t* out, std::uint64_t bytes) {
@@ -214,14 +229,16 @@ void read_deflated(const Payload& payload, std::uint8_t* out, std::uint64_t byte
     state->avail_out = room;
     const int result = isal_inflate(state.get());
     if (result != ISAL_DECOMP_OK)
-      refuse(payload.path, "the compressed voxel data are damaged after " + std::to_string(produced) + " of " + std::to_string(bytes) +
-                               " bytes: copy or export the file again");
+      refuse(payload.path, "the compressed voxel data are damaged after " + std::to_string(produced) + " of " +
+                               std::to_string(bytes) + " bytes: copy or export the file again");
     const std::uint32_t gained = room - state->avail_out;
-    if (full && gained > 0) refuse(payload.path, "the voxel data are longer than the header announces: the header is wrong");
+    if (full && gained > 0)
+      refuse(payload.path, "the voxel data are longer than the header announces: the header is wrong");
     produced += gained;
     if (state->block_state != ISAL_BLOCK_FINISH && state->avail_in == 0 && state->avail_out > 0 && !refill()) {
       check_length(payload, produced, bytes);
-      refuse(payload.path, "the compressed voxel data lack their checksum: the file was cut short, copy or export it again");
+      refuse(payload.path,
+             "the compressed voxel data lack their checksum: the file was cut short, copy or export it again");
     }
   }
   check_length(payload, produced, bytes);
@@ -233,7 +250,8 @@ TextHeader read_nrrd_header(const std::string& path) {
   HeaderLines lines(path);
   TextHeader header;
   std::string line;
-  if (!lines.next(line) || !line.starts_with("NRRD000")) refuse(path, "it does not start with NRRD000: the file is of another kind or damaged");
+  if (!lines.next(line) || !line.starts_with("NRRD000"))
+    refuse(path, "it does not start with NRRD000: the file is of another kind or damaged");
   while (lines.next(line) && !trimmed(line).empty()) {
     const auto colon = line.find(':');
     if (line[0] == '#' || colon == std::string::npos || line.compare(colon, 2, ":=") == 0) continue;
@@ -272,8 +290,8 @@ void check_payload(const Payload& payload, std::uint64_t bytes) {
   if (payload.encoding == Payload::Encoding::raw) return check_length(payload, present, bytes);
   if (payload.length > present) check_length(payload, present, payload.length);
   if (present == 0 || bytes / kLargestGzipRatio > present)
-    refuse(payload.path, "the compressed voxel data are " + std::to_string(present) + " bytes, too few for the " + std::to_string(bytes) +
-                             " bytes that the header announces: copy or export the file again");
+    refuse(payload.path, "the compressed voxel data are " + std::to_string(present) + " bytes, too few for the " +
+                             std::to_string(bytes) + " bytes that the header announces: copy or export the file again");
 }
 
 void read_payload(const Payload& payload, void* out, std::uint64_t bytes, std::size_t value_bytes) {

@@ -3,13 +3,13 @@
 
 #include "device/cuda_context.h"
 #include "stages/separable/executors.h"
+#include "stages/separable/packed_tables.h"
 
 namespace volpipe::cuda {
 
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kRowsPerThread = 4;
 constexpr int kTile = 64;
 constexpr unsigned kMaxGridY = 65535;
 
@@ -39,6 +39,9 @@ struct alignas(V * sizeof(T)) Pack {
     if constexpr (sizeof(Pack) == 16) {
       const uint4 raw = *reinterpret_cast<const uint4*>(from);
       memcpy(&pack, &raw, sizeof raw);
+    } else if constexpr (sizeof(Pack) == 8) {
+      const uint2 raw = *reinterpret_cast<const uint2*>(from);
+      memcpy(&pack, &raw, sizeof raw);
     } else {
       pack = *reinterpret_cast<const Pack*>(from);
     }
@@ -49,6 +52,10 @@ struct alignas(V * sizeof(T)) Pack {
       uint4 raw;
       memcpy(&raw, this, sizeof raw);
       *reinterpret_cast<uint4*>(to) = raw;
+    } else if constexpr (sizeof(Pack) == 8) {
+      uint2 raw;
+      memcpy(&raw, this, sizeof raw);
+      *reinterpret_cast<uint2*>(to) = raw;
     } else {
       *reinterpret_cast<Pack*>(to) = *this;
     }
@@ -77,12 +84,17 @@ __device__ __forceinline__ Pack<T, V> load_piece(const T* row, int2 piece, const
   return result;
 }
 
-/// The first axis is x on both sides. Each thread: V voxels along x of kRowsPerThread rows.
+/// Loads that a thread has on their way at once.
+template <class T, int V>
+constexpr int kRowsPerThread = V * sizeof(T) >= 16 ? 4 : 8;
+
+/// The first axis is x on both sides. Each thread: V voxels along x of some rows.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads) copy_rows(Planes planes, const int2* pieces, unsigned pieces_per_row, const T* input, T* output, T fill) {
   const unsigned thread = blockIdx.x * kThreads + threadIdx.x;
   const unsigned piece_index = thread % pieces_per_row;
-  const int first_row = int(thread / pieces_per_row) * kRowsPerThread;
+  constexpr int kRows = kRowsPerThread<T, V>;
+  const int first_row = int(thread / pieces_per_row) * kRows;
   if (first_row >= planes.second.size) return;
   const int2 piece = pieces[piece_index];
   const std::int32_t* index = planes.first.index + piece_index * V;
@@ -91,9 +103,9 @@ __global__ void __launch_bounds__(kThreads) copy_rows(Planes planes, const int2*
     const std::int32_t z = planes.third.index[third];
     const T* source = input + component * planes.source_voxels + z * planes.third.source_stride;
     T* target = output + component * planes.target_voxels + third * planes.third.target_stride + first_row * planes.second.target_stride + piece_index * V;
-    Pack<T, V> loaded[kRowsPerThread];
+    Pack<T, V> loaded[kRows];
 #pragma unroll
-    for (int r = 0; r < kRowsPerThread; ++r) {
+    for (int r = 0; r < kRows; ++r) {
       const std::int32_t y = first_row + r < planes.second.size ? planes.second.index[first_row + r] : -1;
       if (y >= 0 && z >= 0) {
         loaded[r] = load_piece<T, V>(source + y * planes.second.source_stride, piece, index, fill);
@@ -103,7 +115,7 @@ __global__ void __launch_bounds__(kThreads) copy_rows(Planes planes, const int2*
       }
     }
 #pragma unroll
-    for (int r = 0; r < kRowsPerThread; ++r)
+    for (int r = 0; r < kRows; ++r)
       if (first_row + r < planes.second.size) loaded[r].store(target + r * planes.second.target_stride);
   }
 }
@@ -121,11 +133,15 @@ __global__ void __launch_bounds__(kThreads) copy_transposed(Planes planes, unsig
     const std::int32_t o = planes.third.index[third];
     const T* source = input + component * planes.source_voxels + o * planes.third.source_stride + source_a;
     const bool filled = source_a < 0 || o < 0;
+    T loaded[kTile / kStep];
 #pragma unroll
-    for (int x = first; x < kTile; x += kStep) {
-      const std::int32_t i = x0 + x < planes.first.size ? planes.first.index[x0 + x] : -1;
-      tile[x][column] = filled || i < 0 ? fill : source[i * planes.first.source_stride];
+    for (int q = 0; q < kTile / kStep; ++q) {
+      const int x = x0 + first + q * kStep;
+      const std::int32_t i = x < planes.first.size && !filled ? planes.first.index[x] : -1;
+      loaded[q] = i < 0 ? fill : source[i * planes.first.source_stride];
     }
+#pragma unroll
+    for (int q = 0; q < kTile / kStep; ++q) tile[first + q * kStep][column] = loaded[q];
     __syncthreads();
     T* target = output + component * planes.target_voxels + third * planes.third.target_stride + x0 + column;
     if (x0 + column < planes.first.size) {
@@ -148,61 +164,78 @@ int2 piece_at(const std::vector<std::int32_t>& index, std::size_t begin, int cou
   return {0, int(Piece::voxels)};
 }
 
-unsigned plane_blocks(const Planes& planes) { return unsigned(std::min<std::int64_t>(planes.count, kMaxGridY)); }
-
-template <class T, int V>
-void launch_rows(DeviceContext& context, const CopyWork& work, const Planes& planes, const T* input, T* output, T fill) {
-  std::vector<int2> pieces;
-  for (std::size_t x = 0; x < work.index[0].size(); x += V) pieces.push_back(piece_at(work.index[0], x, V));
-  const DeviceTable<int2> table(context, pieces);
-  const std::int64_t threads = std::int64_t(pieces.size()) * divide_up(planes.second.size, kRowsPerThread);
-  const dim3 grid(unsigned(divide_up(threads, kThreads)), plane_blocks(planes));
-  copy_rows<T, V><<<grid, kThreads, 0, stream_of(context)>>>(planes, table.data(), unsigned(pieces.size()), input, output, fill);
-}
-
 template <class T>
-void copy(DeviceContext& context, const CopyWork& work, const void* input, void* output) {
-  T fill;
-  std::memcpy(&fill, &work.fill_bits, sizeof fill);
-  std::vector<std::int32_t> all;
-  for (const auto& index : work.index) all.insert(all.end(), index.begin(), index.end());
-  const DeviceTable<std::int32_t> table(context, all);
-
-  const Index3 &n = work.source_size, &m = work.target_size;
-  const Index3 source_stride{1, n[0], n[0] * n[1]}, target_stride{1, m[0], m[0] * m[1]};
-  CopyAxis axes[3];
-  const std::int32_t* next = table.data();
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    axes[axis] = {next, std::int32_t(m[axis]), source_stride[std::size_t(work.source_axis[axis])], target_stride[axis]};
-    next += m[axis];
+class Copy {
+ public:
+  Copy(DeviceContext& context, const CopyWork& work, const void* input, void* output)
+      : context_(context), work_(work), input_(static_cast<const T*>(input)), output_(static_cast<T*>(output)) {
+    std::memcpy(&fill_, &work.fill_bits, sizeof fill_);
+    for (std::size_t axis = 0; axis < 3; ++axis) indices_[axis] = tables_.add(work.index[axis]);
   }
-  const bool along_x = work.source_axis[0] == 0;
-  const int second = along_x || work.source_axis[1] == 0 ? 1 : 2;
-  const Planes planes{axes[0], axes[second], axes[3 - second], n[0] * n[1] * n[2], m[0] * m[1] * m[2], m[std::size_t(3 - second)] * work.components};
 
-  const T* source = static_cast<const T*>(input);
-  T* target = static_cast<T*>(output);
-  constexpr int kVoxels = 16 / sizeof(T);
-  if (along_x && m[0] % kVoxels == 0) {
-    launch_rows<T, kVoxels>(context, work, planes, source, target, fill);
-  } else if (along_x) {
-    launch_rows<T, 1>(context, work, planes, source, target, fill);
-  } else {
+  void run() {
+    constexpr int kVoxels = 16 / sizeof(T), kHalf = kVoxels > 2 ? kVoxels / 2 : 1;
+    if (work_.source_axis[0] != 0) transpose();
+    else if (work_.target_size[0] % kVoxels == 0) copy_rows_by<kVoxels>();
+    else if (work_.target_size[0] % kHalf == 0) copy_rows_by<kHalf>();
+    else copy_rows_by<1>();
+    VOLPIPE_CHECK_CUDA(cudaGetLastError());
+  }
+
+ private:
+  /// Once the tables are uploaded.
+  Planes planes_of(int second) const {
+    const Index3 &n = work_.source_size, &m = work_.target_size;
+    const Index3 source_stride{1, n[0], n[0] * n[1]}, target_stride{1, m[0], m[0] * m[1]};
+    const auto axis = [&](int a) {
+      const auto i = std::size_t(a);
+      return CopyAxis{tables_.at<std::int32_t>(indices_[i]), std::int32_t(m[i]), source_stride[std::size_t(work_.source_axis[i])], target_stride[i]};
+    };
+    const int third = 3 - second;
+    return {axis(0), axis(second), axis(third), n[0] * n[1] * n[2], m[0] * m[1] * m[2], m[std::size_t(third)] * work_.components};
+  }
+
+  static dim3 grid_of(std::int64_t blocks, const Planes& planes) {
+    return {unsigned(blocks), unsigned(std::min<std::int64_t>(planes.count, kMaxGridY))};
+  }
+
+  template <int V>
+  void copy_rows_by() {
+    std::vector<int2> pieces;
+    for (std::size_t x = 0; x < work_.index[0].size(); x += V) pieces.push_back(piece_at(work_.index[0], x, V));
+    const std::size_t at_pieces = tables_.add(pieces);
+    tables_.upload(context_);
+    const Planes planes = planes_of(1);
+    const std::int64_t threads = std::int64_t(pieces.size()) * divide_up(planes.second.size, kRowsPerThread<T, V>);
+    copy_rows<T, V><<<grid_of(divide_up(threads, kThreads), planes), kThreads, 0, stream_of(context_)>>>(
+        planes, tables_.at<int2>(at_pieces), unsigned(pieces.size()), input_, output_, fill_);
+  }
+
+  void transpose() {
+    tables_.upload(context_);
+    const Planes planes = planes_of(work_.source_axis[1] == 0 ? 1 : 2);
     const std::int64_t tiles_x = divide_up(planes.first.size, kTile);
-    const dim3 grid(unsigned(tiles_x * divide_up(planes.second.size, kTile)), plane_blocks(planes));
-    copy_transposed<T><<<grid, kThreads, 0, stream_of(context)>>>(planes, unsigned(tiles_x), source, target, fill);
+    copy_transposed<T><<<grid_of(tiles_x * divide_up(planes.second.size, kTile), planes), kThreads, 0, stream_of(context_)>>>(
+        planes, unsigned(tiles_x), input_, output_, fill_);
   }
-  VOLPIPE_CHECK_CUDA(cudaGetLastError());
-}
+
+  DeviceContext& context_;
+  const CopyWork& work_;
+  const T* input_;
+  T* output_;
+  T fill_{};
+  PackedTables tables_;
+  std::array<std::size_t, 3> indices_{};
+};
 
 }  // namespace
 
 void copy_voxels(DeviceContext& context, const CopyWork& work, const void* input, void* output) {
   switch (work.element_bytes) {
-    case 1: return copy<std::uint8_t>(context, work, input, output);
-    case 2: return copy<std::uint16_t>(context, work, input, output);
-    case 4: return copy<std::uint32_t>(context, work, input, output);
-    default: return copy<std::uint64_t>(context, work, input, output);
+    case 1: return Copy<std::uint8_t>(context, work, input, output).run();
+    case 2: return Copy<std::uint16_t>(context, work, input, output).run();
+    case 4: return Copy<std::uint32_t>(context, work, input, output).run();
+    default: return Copy<std::uint64_t>(context, work, input, output).run();
   }
 }
 

@@ -161,7 +161,7 @@ class SliceFilter {
     const std::int64_t columns = round_up(work_.output_columns(), 2 * kLanes);
     if (!y_) return std::min<std::int64_t>(columns, 4096);
     const std::int64_t fitting = kCacheBytes / std::int64_t(sizeof(A)) / work_.rows / 64 * 64;
-    return std::clamp<std::int64_t>(fitting, 64, columns);
+    return std::min(std::max<std::int64_t>(fitting, 64), columns);
   }
 
   void filter_block(std::int64_t slice, std::int64_t begin, std::int64_t end) const {

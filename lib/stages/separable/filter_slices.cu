@@ -1,10 +1,14 @@
+#include <cuda_pipeline_primitives.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <type_traits>
 
 #include "device/cuda_context.h"
 #include "stages/separable/executors.h"
+#include "stages/separable/packed_tables.h"
 
 namespace volpipe::cuda {
 
@@ -16,17 +20,19 @@ constexpr int kGroup = 8;              // target rows that one thread sums at a 
 constexpr int kColumns = 64;           // target columns of a block
 constexpr int kChunk = 64;             // source rows taken through x at a time
 constexpr int kMidStride = kColumns + 4;
-constexpr std::size_t kComfortable = 74 * 1024;  // three blocks to a multiprocessor
+constexpr int kMostShifted = 132;      // taps of the weights that travel as a kernel parameter
+constexpr std::size_t kThreeBlocks = 74 * 1024, kTwoBlocks = 112 * 1024;  // to a multiprocessor
 constexpr std::size_t kLargest = 224 * 1024;
 constexpr unsigned kMaxGridY = 65535;
 
-/// kGroup consecutive target rows as a dense block of `length` x kGroup weights over a window of source rows; within
-/// [dense_begin, dense_end) no weight is 0.
+/// kGroup consecutive target rows over a window of source rows: either the axis's shifted weights, moving on by one source
+/// row a target row; or a block of `length` x kGroup weights, none 0 within [dense_begin, dense_end).
 struct Group {
   std::int32_t offset;  ///< of the window within its tile
   std::int32_t length, dense_begin, dense_end;
-  std::int32_t weights; ///< first float4 of the block, two a source row
+  std::int32_t weights; ///< first float4 of the block, two a source row; kShifted: none
 };
+constexpr std::int32_t kShifted = -1;
 
 struct Tile {
   std::int32_t begin, length;  ///< source window, begin + k taken modulo the size
@@ -39,6 +45,8 @@ struct AxisTable {
   const float* fills;  ///< null when no row has a share of the fill
   const Tile* tiles;
   std::int32_t source_size, target_size, groups_per_tile;
+  std::int32_t shifted_taps;    ///< at least kGroup, when there are any
+  float shifted[kMostShifted];  ///< nonzero; read through the constant bank
 };
 
 template <bool kChecked, int C>
@@ -66,6 +74,44 @@ __device__ __forceinline__ void add_rows(const float4* weights, int begin, int e
   }
 }
 
+/// `window` holds the last kGroup shifted weights; the ends, where not every row has begun or some have ended, are unrolled.
+template <int C, class Load>
+__device__ __forceinline__ void add_shifted(const AxisTable& axis, const Load& load, float (&sum)[kGroup][C]) {
+  const int taps = axis.shifted_taps;
+  float window[kGroup], voxel[C];
+#pragma unroll
+  for (int k = 0; k < kGroup; ++k) {
+    load(k, voxel);
+    window[k] = axis.shifted[k];
+#pragma unroll
+    for (int r = 0; r <= k; ++r) add_tap<false>(window[k - r], voxel, sum[r]);
+  }
+  int begin = kGroup;
+  for (; begin + kGroup <= taps; begin += kGroup) {
+#pragma unroll
+    for (int k = 0; k < kGroup; ++k) {
+      load(begin + k, voxel);
+      window[k] = axis.shifted[begin + k];
+#pragma unroll
+      for (int r = 0; r < kGroup; ++r) add_tap<false>(window[(k - r + kGroup) % kGroup], voxel, sum[r]);
+    }
+  }
+  for (; begin < taps; ++begin) {
+    load(begin, voxel);
+#pragma unroll
+    for (int k = 1; k < kGroup; ++k) window[k - 1] = window[k];
+    window[kGroup - 1] = axis.shifted[begin];
+#pragma unroll
+    for (int r = 0; r < kGroup; ++r) add_tap<false>(window[kGroup - 1 - r], voxel, sum[r]);
+  }
+#pragma unroll
+  for (int k = 0; k < kGroup - 1; ++k) {
+    load(taps + k, voxel);
+#pragma unroll
+    for (int r = k + 1; r < kGroup; ++r) add_tap<false>(window[kGroup + k - r], voxel, sum[r]);
+  }
+}
+
 /// sum[r][c] = row r of the group over the columns that load(k, voxel) gives for source row k of the group's window.
 template <int C, class Load>
 __device__ __forceinline__ void sum_group(const AxisTable& axis, int index, const Group& group, const Load& load, float (&sum)[kGroup][C]) {
@@ -75,6 +121,7 @@ __device__ __forceinline__ void sum_group(const AxisTable& axis, int index, cons
 #pragma unroll
     for (int c = 0; c < C; ++c) sum[r][c] = fill;
   }
+  if (group.weights == kShifted) return add_shifted(axis, load, sum);
   const float4* weights = axis.weights + group.weights;
   add_rows<true>(weights, 0, group.dense_begin, load, sum);
   add_rows<false>(weights, group.dense_begin, group.dense_end, load, sum);
@@ -118,37 +165,61 @@ __device__ __forceinline__ void filter_rows(const AxisTable& axis, int tile, con
   }
 }
 
+template <class T>
+__device__ __forceinline__ void load_window_converted(const T* source, const AxisTable& y, const Tile& tile, std::int64_t columns, int width, float* buffer) {
+  constexpr int kUnroll = 8, kStep = kThreads / kColumns;
+  const int column = threadIdx.x % kColumns;
+  for (int row = threadIdx.x / kColumns; row < tile.length; row += kUnroll * kStep) {
+    T loaded[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int k = row + u * kStep;
+      loaded[u] = k < tile.length && column < width ? source[wrapped(tile.begin + k, y.source_size) * columns + column] : T(0);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u)
+      if (const int k = row + u * kStep; k < tile.length) buffer[k * kColumns + column] = float(loaded[u]);
+  }
+}
+
+__device__ __forceinline__ void load_window_async(const float* source, const AxisTable& y, const Tile& tile, std::int64_t columns, int width, float* buffer) {
+  constexpr int kQuads = kColumns / 4, kStep = kThreads / kQuads;
+  const int column = threadIdx.x % kQuads * 4;
+  if (column < width)
+    for (int k = threadIdx.x / kQuads; k < tile.length; k += kStep)
+      __pipeline_memcpy_async(buffer + k * kColumns + column, source + wrapped(tile.begin + k, y.source_size) * columns + column, 16);
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+}
+
 /// Rows y of [slices][rows][columns]; each block a window of rows of 64 columns.
 template <class T>
-__global__ void __launch_bounds__(kThreads) filter_y(AxisTable y, unsigned tiles_y, std::int64_t columns, std::int64_t slices, const T* input, float* output) {
+__global__ void __launch_bounds__(kThreads) filter_y(const __grid_constant__ AxisTable y, unsigned tiles_y, std::int64_t columns, std::int64_t slices,
+                                                     const T* input, float* output) {
   extern __shared__ float4 shared[];
   float* buffer = reinterpret_cast<float*>(shared);
   const int tile_index = int(blockIdx.x % tiles_y);
   const std::int64_t column = std::int64_t(blockIdx.x / tiles_y) * kColumns;
+  const int width = int(min(std::int64_t(kColumns), columns - column));
   const Tile tile = y.tiles[tile_index];
-  constexpr int kUnroll = 8;
-  const int my_column = threadIdx.x % kColumns;
-  const bool inside = column + my_column < columns;
   for (std::int64_t slice = blockIdx.y; slice < slices; slice += gridDim.y) {
-    const T* source = input + slice * y.source_size * columns + column + my_column;
-    for (int row = threadIdx.x / kColumns; row < tile.length; row += kUnroll * (kThreads / kColumns)) {
-      T loaded[kUnroll];
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        const int k = row + u * (kThreads / kColumns);
-        loaded[u] = k < tile.length && inside ? source[wrapped(tile.begin + k, y.source_size) * columns] : T(0);
+    const T* source = input + slice * y.source_size * columns + column;
+    bool loaded = false;
+    if constexpr (std::is_same_v<T, float>) {
+      if (columns % 4 == 0) {
+        load_window_async(source, y, tile, columns, width, buffer);
+        loaded = true;
       }
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u)
-        if (const int k = row + u * (kThreads / kColumns); k < tile.length) buffer[k * kColumns + my_column] = float(loaded[u]);
     }
+    if (!loaded) load_window_converted(source, y, tile, columns, width, buffer);
     __syncthreads();
     filter_rows(y, tile_index, buffer, kColumns, columns, column, output + slice * y.target_size * columns);
     __syncthreads();
   }
 }
 
-/// Source rows [first, first + kChunk) of the tile's window, its columns, to chunk[row * stride + column].
+/// Source rows [first, first + kChunk) of the tile's window, its columns, to chunk[row * stride + column]; float voxels
+/// arrive when the pipeline stage does.
 template <class T>
 __device__ __forceinline__ void load_chunk(const T* source, const AxisTable& x, const AxisTable& y, const Tile& tile_x, const Tile& tile_y, int first,
                                            float* chunk, int stride) {
@@ -160,30 +231,42 @@ __device__ __forceinline__ void load_chunk(const T* source, const AxisTable& x, 
     const int k = min(first + warp + q * kWarps, tile_y.length - 1);
     rows[q] = source + std::int64_t(wrapped(tile_y.begin + k, y.source_size)) * x.source_size;
   }
+  const int used = (min(kChunk, tile_y.length - first) - warp + kWarps - 1) / kWarps;
   for (int c = lane; c < tile_x.length; c += 32) {
     const std::int32_t column = wrapped(tile_x.begin + c, x.source_size);
-    T loaded[kRows];
+    float* target = chunk + warp * stride + c;
+    if constexpr (std::is_same_v<T, float>) {
 #pragma unroll
-    for (int q = 0; q < kRows; ++q) loaded[q] = rows[q][column];
+      for (int q = 0; q < kRows; ++q)
+        if (q < used) __pipeline_memcpy_async(target + q * kWarps * stride, rows[q] + column, 4);
+    } else {
+      T loaded[kRows];
 #pragma unroll
-    for (int q = 0; q < kRows; ++q) chunk[(warp + q * kWarps) * stride + c] = float(loaded[q]);
+      for (int q = 0; q < kRows; ++q)
+        if (q < used) loaded[q] = rows[q][column];
+#pragma unroll
+      for (int q = 0; q < kRows; ++q)
+        if (q < used) target[q * kWarps * stride] = float(loaded[q]);
+    }
   }
+  __pipeline_commit();
 }
 
-/// Lanes run along the rows, so that a warp shares its weights.
+/// Lanes run along the rows, so that a warp shares its weights; C rows a lane.
+template <int C>
 __device__ __forceinline__ void filter_chunk(const AxisTable& x, int tile, const float* chunk, int stride, int rows, float* mid) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int index = tile * x.groups_per_tile + warp;
   if (index * kGroup >= x.target_size) return;
   const Group group = x.groups[index];
   const float* window = chunk + lane * stride + group.offset;
-  float sum[kGroup][2];
-  sum_group(x, index, group, [&](int k, float (&voxel)[2]) {
-    voxel[0] = window[k];
-    voxel[1] = window[k + 32 * stride];
+  float sum[kGroup][C];
+  sum_group(x, index, group, [&](int k, float (&voxel)[C]) {
+#pragma unroll
+    for (int c = 0; c < C; ++c) voxel[c] = window[k + 32 * c * stride];
   }, sum);
 #pragma unroll
-  for (int c = 0; c < 2; ++c) {
+  for (int c = 0; c < C; ++c) {
     if (lane + 32 * c >= rows) continue;
     float4* target = reinterpret_cast<float4*>(mid + (lane + 32 * c) * kMidStride + warp * kGroup);
     target[0] = {sum[0][c], sum[1][c], sum[2][c], sum[3][c]};
@@ -191,21 +274,31 @@ __device__ __forceinline__ void filter_chunk(const AxisTable& x, int tile, const
   }
 }
 
-/// x then y of one slice: a window of rows goes through x chunk by chunk into shared memory, then through y.
+/// x then y of one slice: a window of rows goes through x chunk by chunk (the next one on its way) into shared memory,
+/// then through y.
 template <class T>
-__global__ void __launch_bounds__(kThreads) filter_xy(AxisTable x, AxisTable y, unsigned tiles_x, int chunk_stride, int mid_rows, std::int64_t slices,
-                                                      const T* input, float* output) {
+__global__ void __launch_bounds__(kThreads) filter_xy(const __grid_constant__ AxisTable x, const __grid_constant__ AxisTable y, unsigned tiles_x,
+                                                      int chunk_stride, int mid_rows, std::int64_t slices, const T* input, float* output) {
   extern __shared__ float4 shared[];
   float* mid = reinterpret_cast<float*>(shared);
-  float* chunk = mid + mid_rows * kMidStride;
+  float* chunks = mid + mid_rows * kMidStride;
   const int tile_x = int(blockIdx.x % tiles_x), tile_y = int(blockIdx.x / tiles_x);
   const Tile window_x = x.tiles[tile_x], window_y = y.tiles[tile_y];
   for (std::int64_t slice = blockIdx.y; slice < slices; slice += gridDim.y) {
     const T* source = input + slice * y.source_size * x.source_size;
+    load_chunk(source, x, y, window_x, window_y, 0, chunks, chunk_stride);
     for (int row = 0; row < window_y.length; row += kChunk) {
-      load_chunk(source, x, y, window_x, window_y, row, chunk, chunk_stride);
+      const float* chunk = chunks + row / kChunk % 2 * kChunk * chunk_stride;
+      if (row + kChunk < window_y.length) {
+        load_chunk(source, x, y, window_x, window_y, row + kChunk, chunks + (row / kChunk + 1) % 2 * kChunk * chunk_stride, chunk_stride);
+        __pipeline_wait_prior(1);
+      } else {
+        __pipeline_wait_prior(0);
+      }
       __syncthreads();
-      filter_chunk(x, tile_x, chunk, chunk_stride, window_y.length - row, mid + row * kMidStride);
+      const int rows = window_y.length - row;
+      if (rows > 32) filter_chunk<2>(x, tile_x, chunk, chunk_stride, rows, mid + row * kMidStride);
+      else filter_chunk<1>(x, tile_x, chunk, chunk_stride, rows, mid + row * kMidStride);
       __syncthreads();
     }
     filter_rows(y, tile_y, mid, kMidStride, x.target_size, std::int64_t(tile_x) * kColumns, output + slice * y.target_size * x.target_size);
@@ -293,27 +386,37 @@ class TableBuilder {
   std::int64_t cut(int groups_per_tile) {
     groups_per_tile_ = groups_per_tile;
     tiles_.clear();
-    std::int64_t longest = 1;
+    longest_ = 1;
     for (std::size_t g = 0; g < groups_.size(); g += std::size_t(groups_per_tile)) {
       const std::size_t end = std::min(groups_.size(), g + std::size_t(groups_per_tile));
-      const std::int64_t length = add_tile(g, end);
-      longest = std::max(longest, length);
+      longest_ = std::max(longest_, add_tile(g, end));
     }
-    return longest;
+    return longest_;
   }
+  std::int64_t longest_window() const { return longest_; }
 
   std::size_t tile_count() const { return tiles_.size(); }
   std::int64_t target_size() const { return matrix_.output_size(); }
 
-  AxisTable place(std::vector<std::byte>& bytes, const std::byte* device) const {
+  void pack(PackedTables& tables) {
+    at_groups_ = tables.add(groups_);
+    at_weights_ = tables.add(weights_);
+    at_fills_ = tables.add(fills_);
+    at_tiles_ = tables.add(tiles_);
+  }
+
+  /// Once they are uploaded.
+  AxisTable table(const PackedTables& tables) const {
     AxisTable table{};
-    table.groups = append(bytes, device, groups_);
-    table.weights = append(bytes, device, weights_);
-    table.fills = fills_.empty() ? nullptr : append(bytes, device, fills_);
-    table.tiles = append(bytes, device, tiles_);
+    table.groups = tables.at<Group>(at_groups_);
+    table.weights = tables.at<float4>(at_weights_);
+    table.fills = fills_.empty() ? nullptr : tables.at<float>(at_fills_);
+    table.tiles = tables.at<Tile>(at_tiles_);
     table.source_size = std::int32_t(matrix_.input_size());
     table.target_size = std::int32_t(matrix_.output_size());
     table.groups_per_tile = groups_per_tile_;
+    table.shifted_taps = std::int32_t(shifted_.size());
+    std::copy(shifted_.begin(), shifted_.end(), table.shifted);
     return table;
   }
 
@@ -347,16 +450,39 @@ class TableBuilder {
       begin = std::min(begin, rows[r]->begin);
       end = std::max(end, rows[r]->end);
     }
+    begins_.push_back(begin);
+    if (shifts(rows)) return groups_.push_back(shifted_group());
     std::vector<float> block(std::size_t(end - begin) * kGroup, 0.f);
     for (int r = 0; r < kGroup; ++r)
       if (rows[r])
         for (std::int64_t k = rows[r]->begin; k < rows[r]->end; ++k)
           block[std::size_t(k - begin) * kGroup + std::size_t(r)] = float(rows[r]->weights[k - rows[r]->begin]);
-    begins_.push_back(begin);
-    groups_.push_back(group_of(block));
+    groups_.push_back(block_group(block));
   }
 
-  Group group_of(const std::vector<float>& block) {
+  /// Whether the rows are one row moving on; the first such row sets the axis's shifted weights.
+  bool shifts(const std::optional<Row> (&rows)[kGroup]) {
+    if (!rows[0]) return false;
+    const std::int64_t taps = rows[0]->end - rows[0]->begin;
+    if (taps < kGroup || taps > kMostShifted) return false;
+    const std::vector<float> first(rows[0]->weights, rows[0]->weights + taps);
+    if (std::count(first.begin(), first.end(), 0.f) > 0) return false;
+    for (int r = 1; r < kGroup; ++r) {
+      if (!rows[r] || rows[r]->begin != rows[0]->begin + r || rows[r]->end != rows[0]->end + r) return false;
+      if (std::vector<float>(rows[r]->weights, rows[r]->weights + taps) != first) return false;
+    }
+    if (shifted_.empty()) shifted_ = first;
+    return shifted_ == first;
+  }
+
+  Group shifted_group() const {
+    Group group{};
+    group.length = std::int32_t(shifted_.size()) + kGroup - 1;
+    group.weights = kShifted;
+    return group;
+  }
+
+  Group block_group(const std::vector<float>& block) {
     const auto dense = [&](std::int32_t k) {
       return std::none_of(block.begin() + k * kGroup, block.begin() + (k + 1) * kGroup, [](float weight) { return weight == 0; });
     };
@@ -365,13 +491,18 @@ class TableBuilder {
     while (group.dense_begin < group.length && !dense(group.dense_begin)) ++group.dense_begin;
     group.dense_end = group.dense_begin;
     while (group.dense_end < group.length && dense(group.dense_end)) ++group.dense_end;
-    const auto [known, inserted] = blocks_.try_emplace(block, std::int32_t(weights_.size()));
-    group.weights = known->second;
-    if (inserted) {
-      weights_.resize(weights_.size() + block.size() / 4);
-      if (!block.empty()) std::memcpy(weights_.data() + group.weights, block.data(), block.size() * sizeof(float));
-    }
+    group.weights = stored(block);
     return group;
+  }
+
+  /// First float4 of the weights, which equal groups share.
+  std::int32_t stored(const std::vector<float>& weights) {
+    const auto [known, inserted] = stored_.try_emplace(weights, std::int32_t(weights_.size()));
+    if (inserted) {
+      weights_.resize(weights_.size() + (weights.size() + 3) / 4);
+      if (!weights.empty()) std::memcpy(weights_.data() + known->second, weights.data(), weights.size() * sizeof(float));
+    }
+    return known->second;
   }
 
   std::int64_t add_tile(std::size_t first, std::size_t last) {
@@ -392,34 +523,40 @@ class TableBuilder {
     return end - begin;
   }
 
-  template <class E>
-  static const E* append(std::vector<std::byte>& bytes, const std::byte* device, const std::vector<E>& entries) {
-    const std::size_t at = (bytes.size() + 15) / 16 * 16;
-    bytes.resize(at + entries.size() * sizeof(E));
-    std::memcpy(bytes.data() + at, entries.data(), entries.size() * sizeof(E));
-    return reinterpret_cast<const E*>(device + at);
-  }
-
   const AxisMatrix& matrix_;
   std::vector<Group> groups_;
   std::vector<std::int64_t> begins_;
   std::vector<float4> weights_;
-  std::map<std::vector<float>, std::int32_t> blocks_;
+  std::map<std::vector<float>, std::int32_t> stored_;
+  std::vector<float> shifted_;
   std::vector<float> fills_;
   std::vector<Tile> tiles_;
   int groups_per_tile_ = 1;
+  std::int64_t longest_ = 1;
+  std::size_t at_groups_ = 0, at_weights_ = 0, at_fills_ = 0, at_tiles_ = 0;
 };
 
-/// Cuts an axis into equal tiles, as tall as shared_bytes(longest window) <= kComfortable allows; false when not even
-/// the lowest fits.
-template <class Bytes>
-bool cut_to_fit(TableBuilder& axis, int most_groups, const Bytes& shared_bytes) {
+/// Cuts an axis into equal tiles of the height with the least work(longest window, rows) in all, among those whose
+/// shared_bytes(longest window) stay comfortable; false when not even the lowest fits.
+template <class Bytes, class Work>
+bool cut_to_fit(TableBuilder& axis, int most_groups, std::size_t comfortable, const Bytes& shared_bytes, const Work& work) {
   const std::int64_t groups = divide_up(axis.target_size(), kGroup);
-  for (int tall = int(std::min<std::int64_t>(groups, most_groups)); tall >= 1; tall = tall > 16 ? tall - 4 : tall - 1) {
-    const int even = int(divide_up(groups, divide_up(groups, tall)));
-    if (shared_bytes(axis.cut(even)) <= (tall == 1 ? kLargest : kComfortable)) return true;
+  std::int64_t least = 0;
+  int best = 0, last = 0;
+  for (int most = int(std::min<std::int64_t>(groups, most_groups)); most >= 1; --most) {
+    const int tall = int(divide_up(groups, divide_up(groups, most)));
+    if (tall == last) continue;
+    last = tall;
+    const std::int64_t window = axis.cut(tall);
+    if (shared_bytes(window) > (tall == 1 && best == 0 ? kLargest : comfortable)) continue;
+    const std::int64_t total = std::int64_t(axis.tile_count()) * work(window, std::int64_t(tall) * kGroup);
+    if (best == 0 || total < least) {
+      best = tall;
+      least = total;
+    }
   }
-  return false;
+  if (best > 0) axis.cut(best);
+  return best > 0;
 }
 
 template <class Kernel>
@@ -427,26 +564,22 @@ void allow_shared(Kernel* kernel, std::size_t bytes) {
   VOLPIPE_CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
 }
 
-std::size_t mid_bytes(std::int64_t rows) { return std::size_t(rows) * kMidStride * sizeof(float); }
 std::int64_t odd(std::int64_t width) { return width | 1; }
 
 template <class T>
 bool filter_columns_in_tiles(DeviceContext& context, const SliceWork& work, const AxisMatrix& y, const T* input, float* output) {
   TableBuilder builder(y, work.fill);
-  std::size_t shared = 0;
-  const auto bytes_of = [&](std::int64_t window) { return shared = std::size_t(window) * kColumns * sizeof(float); };
-  if (!cut_to_fit(builder, 64, bytes_of)) return false;
-  std::vector<std::byte> bytes;
-  builder.place(bytes, nullptr);
-  Buffer device = context.allocate(bytes.size());
-  bytes.clear();
-  const AxisTable table = builder.place(bytes, static_cast<const std::byte*>(device.data()));
-  copy_to_device(context, device.data(), bytes.data(), bytes.size());
+  const auto bytes_of = [](std::int64_t window) { return std::size_t(window) * kColumns * sizeof(float); };
+  if (!cut_to_fit(builder, 64, kThreeBlocks, bytes_of, [](std::int64_t window, std::int64_t rows) { return window + rows; })) return false;
+  const std::size_t shared = bytes_of(builder.longest_window());
+  PackedTables tables;
+  builder.pack(tables);
+  tables.upload(context);
 
   const unsigned tiles = unsigned(builder.tile_count());
   const dim3 grid(unsigned(divide_up(work.columns, kColumns) * tiles), unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
   allow_shared(filter_y<T>, shared);
-  filter_y<T><<<grid, kThreads, shared, stream_of(context)>>>(table, tiles, work.columns, work.slices, input, output);
+  filter_y<T><<<grid, kThreads, shared, stream_of(context)>>>(builder.table(tables), tiles, work.columns, work.slices, input, output);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
   return true;
 }
@@ -456,26 +589,20 @@ bool filter_planes_in_tiles(DeviceContext& context, const SliceWork& work, const
   TableBuilder x_builder(*work.x, work.fill), y_builder(y, work.fill);
   const std::int64_t stride = odd(x_builder.cut(kColumns / kGroup));
   const std::size_t chunk_bytes = std::size_t(kChunk * stride) * sizeof(float);
-  std::size_t shared = 0;
-  std::int64_t mid_rows = 0;
-  const auto bytes_of = [&](std::int64_t window) {
-    mid_rows = window;
-    return shared = mid_bytes(window) + chunk_bytes;
-  };
-  if (!cut_to_fit(y_builder, 32, bytes_of)) return false;
-  std::vector<std::byte> bytes;
-  x_builder.place(bytes, nullptr);
-  y_builder.place(bytes, nullptr);
-  Buffer device = context.allocate(bytes.size());
-  bytes.clear();
-  const AxisTable x_table = x_builder.place(bytes, static_cast<const std::byte*>(device.data()));
-  const AxisTable y_table = y_builder.place(bytes, static_cast<const std::byte*>(device.data()));
-  copy_to_device(context, device.data(), bytes.data(), bytes.size());
+  const auto bytes_of = [&](std::int64_t window) { return std::size_t(window * kMidStride) * sizeof(float) + (window > kChunk ? 2 : 1) * chunk_bytes; };
+  const auto work_of = [](std::int64_t window, std::int64_t rows) { return divide_up(window, 32) * 32 + rows; };
+  if (!cut_to_fit(y_builder, 32, kTwoBlocks, bytes_of, work_of)) return false;
+  const std::int64_t mid_rows = y_builder.longest_window();
+  const std::size_t shared = bytes_of(mid_rows);
+  PackedTables tables;
+  x_builder.pack(tables);
+  y_builder.pack(tables);
+  tables.upload(context);
 
   const unsigned tiles_x = unsigned(x_builder.tile_count());
   const dim3 grid(tiles_x * unsigned(y_builder.tile_count()), unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
   allow_shared(filter_xy<T>, shared);
-  filter_xy<T><<<grid, kThreads, shared, stream_of(context)>>>(x_table, y_table, tiles_x, int(stride), int(mid_rows), work.slices, input, output);
+  filter_xy<T><<<grid, kThreads, shared, stream_of(context)>>>(x_builder.table(tables), y_builder.table(tables), tiles_x, int(stride), int(mid_rows), work.slices, input, output);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
   return true;
 }
