@@ -20,9 +20,10 @@ constexpr int kGroup = 8;     // target rows that one thread sums at a time
 constexpr int kColumns = 64;  // target columns of a block
 constexpr int kChunk = 64;    // source rows taken through x at a time
 constexpr int kMidStride = kColumns + 4;
+constexpr int kMostGroups = 32;    // of a tile along y
 constexpr int kMostShifted = 132;  // taps of the weights that travel as a kernel parameter
-constexpr std::size_t kThreeBlocks = 74 * 1024, kTwoBlocks = 112 * 1024;  // to a multiprocessor
-constexpr std::size_t kLargest = 224 * 1024;
+constexpr int kBuffers = 2;        // chunks on their way or in use
+constexpr std::size_t kMultiprocessorShared = 228 * 1024, kLargest = 220 * 1024;
 constexpr unsigned kMaxGridY = 65535;
 
 /// kGroup consecutive target rows over a window of source rows: either the axis's shifted weights, moving on by one
@@ -137,8 +138,9 @@ __device__ __forceinline__ std::int32_t wrapped(std::int32_t i, std::int32_t siz
 }
 
 /// The groups of one tile along the rows of a shared buffer of kColumns columns, to the target.
-__device__ __forceinline__ void filter_rows(const AxisTable& axis, int tile, const float* buffer, int stride,
-                                            std::int64_t target_columns, std::int64_t column, float* target) {
+__device__ __forceinline__ void filter_rows(const AxisTable& axis, int tile, const Group* groups, const float* buffer,
+                                            int stride, std::int64_t target_columns, std::int64_t column,
+                                            float* target) {
   const int lane = threadIdx.x % 32;
   const bool first = column + 2 * lane < target_columns, second = column + 2 * lane + 1 < target_columns;
   const bool paired = second && target_columns % 2 == 0;
@@ -146,7 +148,7 @@ __device__ __forceinline__ void filter_rows(const AxisTable& axis, int tile, con
     const int index = tile * axis.groups_per_tile + g;
     const int row = index * kGroup;
     if (row >= axis.target_size) break;
-    const Group group = axis.groups[index];
+    const Group group = groups[g];
     const float* window = buffer + group.offset * stride + 2 * lane;
     float sum[kGroup][2];
     sum_group(
@@ -224,7 +226,8 @@ __global__ void __launch_bounds__(kThreads)
     }
     if (!loaded) load_window_converted(source, y, tile, columns, width, buffer);
     __syncthreads();
-    filter_rows(y, tile_index, buffer, kColumns, columns, column, output + slice * y.target_size * columns);
+    filter_rows(y, tile_index, y.groups + tile_index * y.groups_per_tile, buffer, kColumns, columns, column,
+                output + slice * y.target_size * columns);
     __syncthreads();
   }
 }
@@ -236,13 +239,14 @@ __device__ __forceinline__ void load_chunk(const T* source, const AxisTable& x, 
                                            const Tile& tile_y, int first, float* chunk, int stride) {
   constexpr int kRows = kChunk / kWarps;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int used = (min(kChunk, tile_y.length - first) - warp + kWarps - 1) / kWarps;
   const T* rows[kRows];
 #pragma unroll
   for (int q = 0; q < kRows; ++q) {
-    const int k = min(first + warp + q * kWarps, tile_y.length - 1);
-    rows[q] = source + std::int64_t(wrapped(tile_y.begin + k, y.source_size)) * x.source_size;
+    std::int32_t row = tile_y.begin + first + warp + q * kWarps;
+    if (row >= y.source_size) row = q < used ? wrapped(row, y.source_size) : 0;
+    rows[q] = source + std::int64_t(row) * x.source_size;
   }
-  const int used = (min(kChunk, tile_y.length - first) - warp + kWarps - 1) / kWarps;
   for (int c = lane; c < tile_x.length; c += 32) {
     const std::int32_t column = wrapped(tile_x.begin + c, x.source_size);
     float* target = chunk + warp * stride + c;
@@ -265,12 +269,11 @@ __device__ __forceinline__ void load_chunk(const T* source, const AxisTable& x, 
 
 /// Lanes run along the rows, so that a warp shares its weights; C rows a lane.
 template <int C>
-__device__ __forceinline__ void filter_chunk(const AxisTable& x, int tile, const float* chunk, int stride, int rows,
-                                             float* mid) {
+__device__ __forceinline__ void filter_chunk(const AxisTable& x, int tile, const Group& group, const float* chunk,
+                                             int stride, int rows, float* mid) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int index = tile * x.groups_per_tile + warp;
   if (index * kGroup >= x.target_size) return;
-  const Group group = x.groups[index];
   const float* window = chunk + lane * stride + group.offset;
   float sum[kGroup][C];
   sum_group(
@@ -289,36 +292,46 @@ __device__ __forceinline__ void filter_chunk(const AxisTable& x, int tile, const
   }
 }
 
-/// x then y of one slice: a window of rows goes through x chunk by chunk (the next one on its way) into shared memory,
-/// then through y.
+/// x then y of one slice: a window of rows goes through x chunk by chunk into shared memory, then through y. With two
+/// chunk buffers the next chunk is on its way while one is summed.
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, std::is_same_v<T, float> ? 4 : 3)
     filter_xy(const __grid_constant__ AxisTable x, const __grid_constant__ AxisTable y, unsigned tiles_x,
-              int chunk_stride, int mid_rows, std::int64_t slices, const T* input, float* output) {
+              int chunk_stride, int mid_rows, int buffers, std::int64_t slices, const T* input, float* output) {
   extern __shared__ float4 shared[];
+  __shared__ Group groups_x[kWarps], groups_y[kMostGroups];
   float* mid = reinterpret_cast<float*>(shared);
   float* chunks = mid + mid_rows * kMidStride;
-  const int tile_x = int(blockIdx.x % tiles_x), tile_y = int(blockIdx.x / tiles_x);
+  const int tile_x = int(blockIdx.x % tiles_x), tile_y = int(blockIdx.x / tiles_x), warp = threadIdx.x / 32;
   const Tile window_x = x.tiles[tile_x], window_y = y.tiles[tile_y];
+  if (const int g = threadIdx.x, index = tile_x * kWarps + g; g < kWarps && index * kGroup < x.target_size)
+    groups_x[g] = x.groups[index];
+  if (const int g = threadIdx.x, index = tile_y * y.groups_per_tile + g;
+      g < y.groups_per_tile && index * kGroup < y.target_size)
+    groups_y[g] = y.groups[index];
+  const auto buffer_of = [&](int row) { return chunks + row / kChunk % buffers * (kChunk * chunk_stride); };
+
   for (std::int64_t slice = blockIdx.y; slice < slices; slice += gridDim.y) {
     const T* source = input + slice * y.source_size * x.source_size;
-    load_chunk(source, x, y, window_x, window_y, 0, chunks, chunk_stride);
+    const auto load = [&](int row) { load_chunk(source, x, y, window_x, window_y, row, buffer_of(row), chunk_stride); };
+    load(0);
     for (int row = 0; row < window_y.length; row += kChunk) {
-      const float* chunk = chunks + row / kChunk % 2 * kChunk * chunk_stride;
-      if (row + kChunk < window_y.length) {
-        load_chunk(source, x, y, window_x, window_y, row + kChunk,
-                   chunks + (row / kChunk + 1) % 2 * kChunk * chunk_stride, chunk_stride);
+      const bool more = row + kChunk < window_y.length;
+      if (more && buffers == 2) {
+        load(row + kChunk);
         __pipeline_wait_prior(1);
       } else {
         __pipeline_wait_prior(0);
       }
       __syncthreads();
       const int rows = window_y.length - row;
-      if (rows > 32) filter_chunk<2>(x, tile_x, chunk, chunk_stride, rows, mid + row * kMidStride);
-      else filter_chunk<1>(x, tile_x, chunk, chunk_stride, rows, mid + row * kMidStride);
+      float* target = mid + row * kMidStride;
+      if (rows > 32) filter_chunk<2>(x, tile_x, groups_x[warp], buffer_of(row), chunk_stride, rows, target);
+      else filter_chunk<1>(x, tile_x, groups_x[warp], buffer_of(row), chunk_stride, rows, target);
       __syncthreads();
+      if (more && buffers == 1) load(row + kChunk);
     }
-    filter_rows(y, tile_y, mid, kMidStride, x.target_size, std::int64_t(tile_x) * kColumns,
+    filter_rows(y, tile_y, groups_y, mid, kMidStride, x.target_size, std::int64_t(tile_x) * kColumns,
                 output + slice * y.target_size * x.target_size);
     __syncthreads();
   }
@@ -570,24 +583,31 @@ class TableBuilder {
   std::size_t at_groups_ = 0, at_weights_ = 0, at_fills_ = 0, at_tiles_ = 0;
 };
 
-/// Cuts an axis into equal tiles of the height with the least work(longest window, rows) in all, among those whose
-/// shared_bytes(longest window) stay comfortable; false when not even the lowest fits.
+/// What the same work costs with fewer blocks to a multiprocessor, measured on an H200.
+double occupancy_cost(std::size_t shared_bytes) {
+  const std::size_t blocks = std::min<std::size_t>(kMultiprocessorShared / (shared_bytes + 2048), 4);
+  return blocks == 4 ? 1.0 : blocks == 3 ? 1.1 : blocks == 2 ? 1.32 : 2.0;
+}
+
+/// Cuts an axis into equal tiles of the height that costs least in all, by work(longest window, rows) of a tile and the
+/// shared_bytes(longest window) it needs; false when not even the lowest fits.
 template <class Bytes, class Work>
-bool cut_to_fit(TableBuilder& axis, int most_groups, std::size_t comfortable, const Bytes& shared_bytes,
-                const Work& work) {
+bool cut_to_fit(TableBuilder& axis, int most_groups, const Bytes& shared_bytes, const Work& work) {
   const std::int64_t groups = divide_up(axis.target_size(), kGroup);
-  std::int64_t least = 0;
+  double least = 0;
   int best = 0, last = 0;
   for (int most = int(std::min<std::int64_t>(groups, most_groups)); most >= 1; --most) {
     const int tall = int(divide_up(groups, divide_up(groups, most)));
     if (tall == last) continue;
     last = tall;
     const std::int64_t window = axis.cut(tall);
-    if (shared_bytes(window) > (tall == 1 && best == 0 ? kLargest : comfortable)) continue;
-    const std::int64_t total = std::int64_t(axis.tile_count()) * work(window, std::int64_t(tall) * kGroup);
-    if (best == 0 || total < least) {
+    const std::size_t bytes = shared_bytes(window);
+    if (bytes > kLargest) continue;
+    const double cost =
+        double(axis.tile_count()) * double(work(window, std::int64_t(tall) * kGroup)) * occupancy_cost(bytes);
+    if (best == 0 || cost < least) {
       best = tall;
-      least = total;
+      least = cost;
     }
   }
   if (best > 0) axis.cut(best);
@@ -606,8 +626,7 @@ bool filter_columns_in_tiles(DeviceContext& context, const SliceWork& work, cons
                              float* output) {
   TableBuilder builder(y, work.fill);
   const auto bytes_of = [](std::int64_t window) { return std::size_t(window) * kColumns * sizeof(float); };
-  if (!cut_to_fit(builder, 64, kThreeBlocks, bytes_of,
-                  [](std::int64_t window, std::int64_t rows) { return window + rows; }))
+  if (!cut_to_fit(builder, 64, bytes_of, [](std::int64_t window, std::int64_t rows) { return window + rows; }))
     return false;
   const std::size_t shared = bytes_of(builder.longest_window());
   PackedTables tables;
@@ -630,11 +649,12 @@ bool filter_planes_in_tiles(DeviceContext& context, const SliceWork& work, const
   TableBuilder x_builder(*work.x, work.fill), y_builder(y, work.fill);
   const std::int64_t stride = odd(x_builder.cut(kColumns / kGroup));
   const std::size_t chunk_bytes = std::size_t(kChunk * stride) * sizeof(float);
+  const auto buffers_of = [](std::int64_t window) { return window > kChunk ? kBuffers : 1; };
   const auto bytes_of = [&](std::int64_t window) {
-    return std::size_t(window * kMidStride) * sizeof(float) + (window > kChunk ? 2 : 1) * chunk_bytes;
+    return std::size_t(window * kMidStride) * sizeof(float) + std::size_t(buffers_of(window)) * chunk_bytes;
   };
   const auto work_of = [](std::int64_t window, std::int64_t rows) { return divide_up(window, 32) * 32 + rows; };
-  if (!cut_to_fit(y_builder, 32, kTwoBlocks, bytes_of, work_of)) return false;
+  if (!cut_to_fit(y_builder, kMostGroups, bytes_of, work_of)) return false;
   const std::int64_t mid_rows = y_builder.longest_window();
   const std::size_t shared = bytes_of(mid_rows);
   PackedTables tables;
@@ -646,8 +666,8 @@ bool filter_planes_in_tiles(DeviceContext& context, const SliceWork& work, const
   const dim3 grid(tiles_x * unsigned(y_builder.tile_count()), unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
   allow_shared(filter_xy<T>, shared);
   filter_xy<T><<<grid, kThreads, shared, stream_of(context)>>>(x_builder.table(tables), y_builder.table(tables),
-                                                               tiles_x, int(stride), int(mid_rows), work.slices, input,
-                                                               output);
+                                                               tiles_x, int(stride), int(mid_rows),
+                                                               buffers_of(mid_rows), work.slices, input, output);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
   return true;
 }
