@@ -20,7 +20,7 @@ VolumeInfo info_of(const Index3& size, DataType dtype = DataType::float32, std::
 Plan plan_of(const Pipeline& pipeline, const ImageInfos& infos) { return make_plan(pipeline, infos, {}); }
 
 TEST(Plan, FusesPointwiseRunsAndMapsOfTheGrid) {
-  const Pipeline pipeline = pipeline_of(R"({"op": "flip", "axes": "x"}, {"op": "resample", "spacing": 1}, {"op": "crop", "start": 1, "size": 3},
+  const Pipeline pipeline = pipeline_of(R"({"op": "flip", "axes": "x"}, {"op": "resample", "spacing": 1}, {"op": "crop", "start": [1, 1, 1], "size": 3},
                                            {"op": "clip", "min": 0}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})");
   const Plan plan = plan_of(pipeline, {{"image", info_of({9, 8, 7})}});
   ASSERT_EQ(plan.groups.size(), 3u);
@@ -37,7 +37,7 @@ TEST(Plan, DoesNotComposeTwoInterpolations) {
 }
 
 TEST(Plan, RunsAMaskBeforeTheMaskChanges) {
-  const Pipeline pipeline = pipeline_of(R"({"op": "flip", "axes": "x"}, {"op": "normalize", "mask": "label"}, {"op": "crop", "start": 0, "size": 2})", kImageAndLabel);
+  const Pipeline pipeline = pipeline_of(R"({"op": "flip", "axes": "x"}, {"op": "normalize", "mask": "label"}, {"op": "crop", "start": [0, 0, 0], "size": 2})", kImageAndLabel);
   const Plan plan = plan_of(pipeline, {{"image", info_of({4, 4, 4})}, {"label", info_of({4, 4, 4}, DataType::uint8)}});
   std::vector<std::string> order;
   for (const Group& group : plan.groups) order.push_back(group.image + std::to_string(group.stages.front()));
