@@ -44,6 +44,13 @@ TEST(JsonText, NamesTheLineOfASyntaxErrorAndOfAKeyGivenTwice) {
   EXPECT_EQ(twice.list()[0].line, 2);
 }
 
+TEST(JsonText, BoundsTheDepthOfASpec) {
+  Faults faults;
+  const std::size_t depth = 100000;
+  parse_json_text(std::string(depth, '[') + std::string(depth, ']'), faults);
+  EXPECT_EQ(faults.list().size(), 1u);
+}
+
 TEST(DidYouMean, SuggestsTheNearestOnly) {
   EXPECT_EQ(did_you_mean("spacng", {"spacing", "size"}), "; did you mean 'spacing'?");
   EXPECT_EQ(did_you_mean("zzzzzz", {"spacing", "size"}), "");
