@@ -106,7 +106,7 @@ Command add_plan(CLI::App& parent) {
   command->add_option("SPEC", flags->spec, "the pipeline, a JSON file")->required();
   command->add_option("INPUT", flags->inputs, "as for 'run'")->required();
   command->add_option("--device", flags->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option("--set", flags->settings, "NAME=VALUE of a variable of the spec (repeatable)")->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--set", flags->settings, "NAME=VALUE of a variable of the spec (repeatable)")->allow_extra_args(false);
   command->add_option("--seed", flags->seed, "seed of random parameters")->capture_default_str();
   command->add_flag("--json", flags->json, "as JSON");
   return [flags] { return plan_items(*flags); };

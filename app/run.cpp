@@ -51,9 +51,9 @@ void add_options(CLI::App& command, Flags& flags) {
   command.add_option("--on-error", flags.on_error, "after a failed item: skip it and go on, or stop")->check(CLI::IsMember({"skip", "stop"}))->capture_default_str();
   command.add_flag("--strict", flags.strict, "a notice about an input is an error");
   command.add_option("--shard", flags.shard, "I/N: only every N-th item, starting with the I-th");
-  command.add_option("--set", flags.settings, "NAME=VALUE of a variable of the spec (repeatable)")->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--set", flags.settings, "NAME=VALUE of a variable of the spec (repeatable)")->allow_extra_args(false);
   command.add_option("--seed", flags.seed, "seed of random parameters")->capture_default_str();
-  command.add_option("--report", flags.report, "path of the report (default: OUTPUT/volpipe-report.json)");
+  command.add_option("--report", flags.report, "path of the report (default: OUTPUT/volpipe-report.json; of a shard: volpipe-report.I-of-N.json)");
   command.add_option("--log-file", flags.log_file, "also write the log to this file");
   command.add_flag("-q,--quiet", flags.quiet, "errors only");
   command.add_flag("-v,--verbose", flags.verbose, "also notes and stage times");
@@ -157,19 +157,23 @@ int run(const Flags& flags) {
 
   Items items = collect_items(pipeline, flags.inputs, flags.manifest);
   for (const Notice& notice : items.notices.list()) spdlog::warn("{}", notice.message);
-  const std::vector<std::string> output_faults = check_outputs(pipeline, items, flags.output, flags.overwrite);
-  for (const std::string& fault : output_faults) spdlog::error("{}", fault);
-  if (!output_faults.empty()) return kUsage;
+  std::vector<std::string> output_faults = check_output_paths(pipeline, items, flags.output);
+  std::string report_name = "volpipe-report.json";
   if (!flags.shard.empty()) {
     const auto [index, count] = parse_shard(flags.shard);
     take_shard(items, index, count);
+    report_name = "volpipe-report." + std::to_string(index) + "-of-" + std::to_string(count) + ".json";
   }
+  if (!flags.overwrite)
+    for (std::string& fault : existing_outputs(pipeline, items, flags.output)) output_faults.push_back(std::move(fault));
+  for (const std::string& fault : output_faults) spdlog::error("{}", fault);
+  if (!output_faults.empty()) return kUsage;
   make_output_folder(flags.output);
   if (!options.device.fallback_reason.empty())
     spdlog::log(flags.device == "auto" ? spdlog::level::info : spdlog::level::warn, "running on the CPU: {}", options.device.fallback_reason);
 
   install_signal_handlers();
-  const std::string report_path = flags.report.empty() ? flags.output + "/volpipe-report.json" : flags.report;
+  const std::string report_path = flags.report.empty() ? flags.output + "/" + report_name : flags.report;
   const RunRecord record = run_items(pipeline, items, options, interrupted, Progress(flags));
   write_report(make_report(record, pipeline, command_line()), report_path);
   summarize(record, report_path);

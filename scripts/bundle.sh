@@ -54,7 +54,7 @@ for file in "$bundle"/bin/*; do patchelf --force-rpath --set-rpath "\$ORIGIN/../
 for file in "$bundle"/lib/*; do patchelf --force-rpath --set-rpath "\$ORIGIN" "$file"; done
 
 inside=$(realpath "$bundle")/
-ldd "$bundle"/bin/* "$bundle"/lib/* | awk 'NF > 1 && !/^\// {print $1, $3}' | sort -u | while read -r file path; do
+ldd "$bundle"/bin/* "$bundle"/lib/* | awk '$2 == "=>" {print $1, $3}' | sort -u | while read -r file path; do
   [[ $file =~ $system || $(realpath -m "$path") == "$inside"* ]] || { echo "bundle: $file comes from outside: $path" >&2; exit 1; }
 done
 env -i "$bundle/bin/volpipe" info "$bundle/sample_data/torso_ct.nii.gz" >/dev/null

@@ -6,4 +6,4 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh
 scripts/build.sh dev
 # Tests that passed are not listed.
-ctest --test-dir build/dev --output-on-failure --no-tests=error -j "$(nproc)" "$@" | sed -u -E "/ Passed |^ +Start /d"
+ctest --test-dir build/dev --output-on-failure --no-tests=error -j "$(nproc)" "$@" | sed -u -E "/ Passed |\*\*\*Skipped|^ +Start /d"

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <oneapi/tbb/blocked_range.h>
+#include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
 
@@ -17,6 +18,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "device/cuda_hooks.h"
 #include "volume/error.h"
@@ -24,7 +26,10 @@
 namespace volpipe {
 
 struct DeviceContext::Arena {
-  explicit Arena(int threads) : arena(threads) {}
+  explicit Arena(int threads) : arena(threads) {
+    if (threads > oneapi::tbb::this_task_arena::max_concurrency()) more_than_cores.emplace(oneapi::tbb::global_control::max_allowed_parallelism, std::size_t(threads));
+  }
+  std::optional<oneapi::tbb::global_control> more_than_cores;  // else TBB prints a warning and uses fewer
   oneapi::tbb::task_arena arena;
 };
 

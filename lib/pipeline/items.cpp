@@ -172,7 +172,20 @@ void items_of_manifest(const Pipeline& pipeline, const std::string& manifest, It
   report_missing(pipeline, result);
 }
 
-void check_unique(Items& result) {
+std::string canonical(const std::string& path) {
+  std::error_code ignored;
+  return fs::weakly_canonical(path, ignored).string();
+}
+
+/// visit(item, path) for every output the items have an image for.
+template <class Visit>
+void for_each_output(const Pipeline& pipeline, const Items& items, const std::string& output_directory, Visit&& visit) {
+  for (const Item& item : items.items)
+    for (const OutputSpec& output : pipeline.outputs)
+      if (item.images.contains(output.image)) visit(item, output_path(output, item, output_directory));
+}
+
+void number_equal_ids(Items& result) {
   std::sort(result.items.begin(), result.items.end(), [](const Item& a, const Item& b) { return a.id < b.id; });
   // Files that differ only in extension, or come from different roots, keep their own ids: the later gain a number.
   std::set<std::string> seen;
@@ -206,7 +219,7 @@ Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& in
   if (pipeline.has_input_rules) group_by_suffix(pipeline, std::move(sources), result);
   else one_item_each(pipeline, std::move(sources), result);
   if (!manifest.empty()) items_of_manifest(pipeline, manifest, result);
-  check_unique(result);
+  number_equal_ids(result);
   if (result.items.empty() && result.faults.empty())
     throw Error(ErrorCode::usage, "no volume was found in the inputs (known: .nii .nii.gz .hdr/.img .nrrd .nhdr .mha .mhd and DICOM)");
   return result;
@@ -233,29 +246,31 @@ std::string output_path(const OutputSpec& output, const Item& item, const std::s
   return (fs::path(output_directory) / normal).string();
 }
 
-std::vector<std::string> check_outputs(const Pipeline& pipeline, const Items& items, const std::string& output_directory, bool overwrite) {
+std::vector<std::string> check_output_paths(const Pipeline& pipeline, const Items& items, const std::string& output_directory) {
   std::set<std::string> inputs;
   for (const Item& item : items.items)
     for (const auto& [name, source] : item.images) {
-      inputs.insert(fs::weakly_canonical(source.path).string());
-      for (const std::string& file : source.files) inputs.insert(fs::weakly_canonical(file).string());
+      inputs.insert(canonical(source.path));
+      for (const std::string& file : source.files) inputs.insert(canonical(file));
     }
   std::vector<std::string> faults;
   std::map<std::string, std::string> owner;
-  for (const Item& item : items.items)
-    for (const OutputSpec& output : pipeline.outputs) {
-      if (!item.images.contains(output.image)) continue;
-      const std::string path = output_path(output, item, output_directory);
-      std::error_code ignored;
-      const std::string canonical = fs::weakly_canonical(path, ignored).string();
-      const auto [place, added] = owner.emplace(canonical, item.id);
-      if (!added)
-        faults.push_back(path + ": items '" + place->second + "' and '" + item.id + "' would both write it; put {dir}, {stem} or {id} into the output path");
-      else if (inputs.contains(canonical))
-        faults.push_back(path + ": is also an input; choose another output folder");
-      else if (!overwrite && fs::exists(path, ignored))
-        faults.push_back(path + ": exists already; use --overwrite to replace it or another output folder");
-    }
+  for_each_output(pipeline, items, output_directory, [&](const Item& item, const std::string& path) {
+    const auto [place, added] = owner.emplace(canonical(path), item.id);
+    if (!added)
+      faults.push_back(path + ": items '" + place->second + "' and '" + item.id + "' would both write it; put {dir}, {stem} or {id} into the output path");
+    else if (inputs.contains(place->first))
+      faults.push_back(path + ": is also an input; choose another output folder");
+  });
+  return faults;
+}
+
+std::vector<std::string> existing_outputs(const Pipeline& pipeline, const Items& items, const std::string& output_directory) {
+  std::vector<std::string> faults;
+  for_each_output(pipeline, items, output_directory, [&](const Item&, const std::string& path) {
+    std::error_code ignored;
+    if (fs::exists(path, ignored)) faults.push_back(path + ": exists already; use --overwrite to replace it or another output folder");
+  });
   return faults;
 }
 

@@ -42,8 +42,10 @@ void take_shard(Items& items, int index, int count);
 /// Path of an output below `output_directory`. Throws Error(usage) when it would leave it.
 std::string output_path(const OutputSpec& output, const Item& item, const std::string& output_directory);
 
-/// Every output that the items have an image for, checked before any work: two items with one path, a path that is also
-/// an input, a file that exists (unless `overwrite`). All faults, one line each.
-std::vector<std::string> check_outputs(const Pipeline& pipeline, const Items& items, const std::string& output_directory, bool overwrite);
+/// Outputs that must not be, found before any work: two items with one path, a path that is also an input. One line each.
+std::vector<std::string> check_output_paths(const Pipeline& pipeline, const Items& items, const std::string& output_directory);
+
+/// Outputs that are there already, one line each.
+std::vector<std::string> existing_outputs(const Pipeline& pipeline, const Items& items, const std::string& output_directory);
 
 }  // namespace volpipe

@@ -193,6 +193,9 @@ void run_all(DeviceContext& context) {
   });
   bench.waited("11 percentiles, normal", 0, kBytes, [&] { compute_percentiles(context, values, eleven); });
 
+  const SampledValues small{floats, &identity, 128 * 128 * 128};
+  bench.waited("moments, 128^3", 0, kBytes / 64, [&] { compute_moments(context, small); });
+  bench.waited("percentiles 1 and 99, 128^3", 0, kBytes / 64, [&] { compute_percentiles(context, small, two); });
   bench.waited("histogram 256, normal", 0.2, kBytes, [&] { compute_histogram(context, values, -5, 5, 256); });
   bench.waited("histogram 256, head", 0.2, kBytes, [&] {
     compute_histogram(context, {heads, &identity, kCount}, 0, 1000, 256);

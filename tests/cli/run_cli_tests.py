@@ -11,6 +11,7 @@ VOLPIPE is the program; SAMPLES and CONFIGS are the folders of the repository un
 
 so `2  volpipe validate s.json 2>&1 | says "did you mean"` asserts the exit code and the message.
 """
+
 import concurrent.futures
 import gzip
 import json
@@ -30,7 +31,10 @@ TIMEOUT_S = 120
 PRELUDE = r"""
 volpipe() { "$VOLPIPE" "$@"; }
 spec() { local IFS=,; printf '{"volpipe": 1, "stages": [%s]}\n' "$*" > s.json; }
-says() { local text; text=$(cat); [[ $text == *"$1"* ]] || { printf 'not said: %s\n%s\n' "$1" "$text" >&2; return 99; }; }
+says() {
+  local text; text=$(cat)
+  [[ $text == *"$1"* ]] || { printf 'not said: %s\n%s\n' "$1" "$text" >&2; return 99; }
+}
 says_nothing() { local text; text=$(cat); [[ -z $text ]] || { printf 'said: %s\n' "$text" >&2; return 99; }; }
 """
 
@@ -40,8 +44,31 @@ def nifti(shape, values, code="h", origin=(0, 0, 0), spacing=(1, 1, 1)):
     datatype, bits = {"B": (2, 8), "h": (4, 16), "i": (8, 32), "f": (16, 32)}[code]
     dim = [len(shape), *shape] + [1] * (7 - len(shape))
     pixdim = [1.0, *spacing] + [1.0] * 4
-    header = struct.pack("<i10s18sihcB8h3f4h8f3fh2B", 348, b"", b"", 0, 0, b"r", 0, *dim, 0, 0, 0, 0, datatype, bits, 0,
-                         *pixdim, 352, 1, 0, 0, 0, 2)
+    header = struct.pack(
+        "<i10s18sihcB8h3f4h8f3fh2B",
+        348,
+        b"",
+        b"",
+        0,
+        0,
+        b"r",
+        0,
+        *dim,
+        0,
+        0,
+        0,
+        0,
+        datatype,
+        bits,
+        0,
+        *pixdim,
+        352,
+        1,
+        0,
+        0,
+        0,
+        2,
+    )
     header += struct.pack("<4f2i80s24s2h6f", 0, 0, 0, 0, 0, 0, b"", b"", 0, 1, *[0.0] * 6)
     for axis in range(3):
         row = [0.0, 0.0, 0.0, float(origin[axis])]
@@ -53,8 +80,8 @@ def nifti(shape, values, code="h", origin=(0, 0, 0), spacing=(1, 1, 1)):
 
 def write_inputs(folder):
     """a: int16 24x20x16 at 1 x 1 x 2 mm; b: a with one voxel changed by 5; far: a moved by 5 mm; small: another size;
-    seg: labels 0 to 3 on a's grid; big: int32 above 2^24 and big1, one more in one voxel; nan: float with a NaN; four: three
-    frames; bad: a cut short; in/a.nii.gz, in/sub/c.nii; empty/; s.json: gaussian."""
+    seg: labels 0 to 3 on a's grid; big: int32 above 2^24 and big1, one more in one voxel; nan: float with a NaN; four:
+    three frames; bad: a cut short; in/a.nii.gz, in/sub/c.nii; empty/; s.json: gaussian."""
     draw = random.Random(1)
     shape, spacing = (24, 20, 16), (1, 1, 2)
     count = 24 * 20 * 16
@@ -96,9 +123,16 @@ def run_test(test, inputs, environment):
     with tempfile.TemporaryDirectory(prefix="volpipe-cli-") as folder:
         shutil.copytree(inputs, folder, dirs_exist_ok=True)
         try:
-            done = subprocess.run(["bash", "-o", "pipefail", "-c", PRELUDE + command], cwd=folder, env=environment,
-                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                                  timeout=TIMEOUT_S)
+            done = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", PRELUDE + command],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=TIMEOUT_S,
+            )
         except subprocess.TimeoutExpired:
             return f"{place}: no end within {TIMEOUT_S} s\n  {command}"
     if done.returncode == expected:

@@ -1,4 +1,5 @@
 """What is right, in double precision: SciPy where it is, the mathematics where SciPy 1.10 is not."""
+
 import numpy as np
 from scipy import ndimage
 
@@ -14,8 +15,9 @@ def resize_coordinates(size, target, align):
 
 
 def resample_axis(size, spacing, target_spacing, grid):
-    """Source coordinates of one axis: "extent" keeps the field of view, "center" the first voxel's centre; as many voxels
-    as come nearest to the extent, or to the distance of the outer centres."""
+    """Source coordinates of one axis: "extent" keeps the field of view, "center" the first voxel's centre.
+
+    As many voxels as come nearest to the extent, or to the distance of the outer centres."""
     if grid == "extent":
         shift, steps = (target_spacing / spacing - 1) / 2, size * spacing / target_spacing - 1
     else:
@@ -37,7 +39,7 @@ def reflect_spline_matrix(size, coordinates):
         np.add.at(system, (samples, reflect_index(samples + offset, size)), weight)
     floor = np.floor(coordinates).astype(int)
     t = coordinates - floor
-    weights = ((1 - t) ** 3 / 6, 2 / 3 - t ** 2 + t ** 3 / 2, 2 / 3 - (1 - t) ** 2 + (1 - t) ** 3 / 2, t ** 3 / 6)
+    weights = ((1 - t) ** 3 / 6, 2 / 3 - t**2 + t**3 / 2, 2 / 3 - (1 - t) ** 2 + (1 - t) ** 3 / 2, t**3 / 6)
     evaluate = np.zeros((len(coordinates), size))
     for tap, weight in enumerate(weights):
         np.add.at(evaluate, (np.arange(len(coordinates)), reflect_index(floor - 1 + tap, size)), weight)
@@ -78,7 +80,9 @@ def grid_affine(matrix, axes):
 
 
 def fold(index, size, boundary):
-    """Source of each index under a padding rule, -1 for the fill value. (numpy < 2 pads 'reflect' wrongly more than once.)"""
+    """Source of each index under a padding rule, -1 for the fill value.
+
+    numpy < 2 pads "reflect" wrongly where the padding is wider than the axis."""
     if boundary in ("constant", "grid-constant"):
         return np.where((index < 0) | (index >= size), -1, index)
     if boundary == "nearest":

@@ -1,7 +1,9 @@
 """Runs the program over volumes in a folder of their own and hands back what it wrote.
 
-Environment: VOLPIPE, the program; VOLPIPE_SHARED, a folder of real volumes and fixtures (tests that need it skip without).
+Environment: VOLPIPE, the program; VOLPIPE_SHARED (or a folder `shared` beside the repository), real volumes and fixtures, without which tests that need
+it are skipped.
 """
+
 import itertools
 import json
 import os
@@ -13,8 +15,8 @@ import nibabel
 import numpy as np
 
 PROGRAM = os.environ["VOLPIPE"]
-SHARED = pathlib.Path(os.environ.get("VOLPIPE_SHARED", "/nonexistent"))
-NO_SHARED = "VOLPIPE_SHARED does not name the folder of shared data"
+SHARED = pathlib.Path(os.environ.get("VOLPIPE_SHARED", pathlib.Path(__file__).resolve().parents[3] / "shared"))
+NO_SHARED = "there is no folder of shared data: neither $VOLPIPE_SHARED nor one beside the repository"
 
 # Interpolation and filters compute in float32 with some tens of products a voxel: 64 * 2^-24 of the range is 4e-6.
 TOLERANCE = 1e-5
@@ -22,9 +24,7 @@ TOLERANCE = 1e-5
 BOUNDARIES = ("constant", "grid-constant", "nearest", "mirror", "reflect", "wrap", "grid-wrap")
 DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64")
 ORIENTATIONS = tuple(
-    "".join(letters)
-    for axes in itertools.permutations(("RL", "AP", "SI"))
-    for letters in itertools.product(*axes)
+    "".join(letters) for axes in itertools.permutations(("RL", "AP", "SI")) for letters in itertools.product(*axes)
 )
 
 
@@ -41,10 +41,13 @@ def rotation(degrees):
 
 
 def affine(spacing=(1, 1, 1), angles=(0, 0, 0), origin=(0, 0, 0), orientation="RAS"):
-    """Voxel-to-world map: the named orientation, turned by `angles`. Rounded to float32, which is what a file stores."""
+    """Voxel-to-world map: the named orientation, turned by `angles`; rounded to float32, as a file stores it."""
     axes = nibabel.orientations.inv_ornt_aff(
         nibabel.orientations.ornt_transform(
-            nibabel.orientations.axcodes2ornt("RAS"), nibabel.orientations.axcodes2ornt(orientation)), (1, 1, 1))[:3, :3]
+            nibabel.orientations.axcodes2ornt("RAS"), nibabel.orientations.axcodes2ornt(orientation)
+        ),
+        (1, 1, 1),
+    )[:3, :3]
     result = np.eye(4)
     result[:3, :3] = rotation(angles) @ axes * spacing
     result[:3, 3] = origin
@@ -81,21 +84,30 @@ def odd_images(dtypes=("float32", "int16", "uint8", "float64")):
         "slice": ((12, 10, 1), dict(spacing=(1, 1, 7), orientation="SPL")),
         "line": ((1, 9, 1), dict(spacing=(3, 0.5, 2))),
     }
-    return {name: random_image(shape, dtypes[i % len(dtypes)], i, **geometry)
-            for i, (name, (shape, geometry)) in enumerate(shapes.items())}
+    return {
+        name: random_image(shape, dtypes[i % len(dtypes)], i, **geometry)
+        for i, (name, (shape, geometry)) in enumerate(shapes.items())
+    }
 
 
 def call(*arguments, **options):
     """The finished process; 134, 139 and negative codes (ended by a signal) are never right."""
-    done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, errors="replace", timeout=300,
-                          **options)
+    done = subprocess.run(
+        [PROGRAM, *map(str, arguments)], capture_output=True, text=True, errors="replace", timeout=300, **options
+    )
     assert 0 <= done.returncode < 128, f"ended by a signal: {done.returncode}\n{done.stderr}"
     return done
 
 
 def write_spec(folder, stages, kind="image", dtype=None, **more):
     output = {"path": "{dir}/{stem}.nii", **({"dtype": dtype} if dtype else {})}
-    spec = {"volpipe": 1, "inputs": {"image": {"kind": kind}}, "stages": list(stages), "outputs": {"image": output}, **more}
+    spec = {
+        "volpipe": 1,
+        "inputs": {"image": {"kind": kind}},
+        "stages": list(stages),
+        "outputs": {"image": output},
+        **more,
+    }
     path = pathlib.Path(folder) / "spec.json"
     path.write_text(json.dumps(spec))
     return path
@@ -108,7 +120,9 @@ def run(stages, images, kind="image", dtype=None):
         (folder / "in").mkdir()
         for name, volume in images.items():
             nibabel.save(volume, folder / "in" / f"{name}.nii")
-        done = call("run", write_spec(folder, stages, kind, dtype), folder / "in", "-o", folder / "out", "--device", "cpu", "-q")
+        done = call(
+            "run", write_spec(folder, stages, kind, dtype), folder / "in", "-o", folder / "out", "--device", "cpu", "-q"
+        )
         assert done.returncode == 0, f"{stages}: exit {done.returncode}\n{done.stderr}"
         return {name: load(folder / "out" / f"{name}.nii") for name in images}
 
@@ -130,8 +144,8 @@ def assert_close(got, wanted, where="", tolerance=TOLERANCE, scale=None):
     scale = max(np.ptp(wanted), np.abs(wanted).max(), 1e-30) if scale is None else scale
     error = np.abs(np.asarray(got, float) - wanted)
     worst = np.unravel_index(np.argmax(error), error.shape)
-    assert error[worst] <= tolerance * scale, (
-        f"{where}: {error[worst] / scale:.3g} of the range at {tuple(map(int, worst))}: got {got[worst]}, expected {wanted[worst]}")
+    found = f"{error[worst] / scale:.3g} of the range at {tuple(map(int, worst))}"
+    assert error[worst] <= tolerance * scale, f"{where}: {found}: got {got[worst]}, expected {wanted[worst]}"
 
 
 def assert_affine(got, wanted, where=""):

@@ -1,4 +1,5 @@
 """gaussian against SciPy in double precision; lengths are millimetres."""
+
 import unittest
 
 import numpy as np
@@ -53,7 +54,9 @@ class Gaussian(unittest.TestCase):
             assert_close(data(got), scipy_gaussian(data(source), 5, 0, boundary, 0), boundary)
 
     def test_constant_stays(self):
-        got = data(run([{"op": "gaussian", "sigma": 2}], {"a": image(np.full((9, 8, 7), 29, np.uint8))}, dtype="uint8")["a"])
+        got = data(
+            run([{"op": "gaussian", "sigma": 2}], {"a": image(np.full((9, 8, 7), 29, np.uint8))}, dtype="uint8")["a"]
+        )
         self.assertTrue((got == 29).all())
 
     def test_frames_are_filtered_one_by_one(self):

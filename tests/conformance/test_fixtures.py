@@ -1,4 +1,5 @@
 """Sound and faulty files in one folder: the sound ones are written, each faulty one is named with its reason."""
+
 import json
 import pathlib
 import subprocess

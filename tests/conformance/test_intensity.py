@@ -1,4 +1,5 @@
 """Intensity stages against numpy in double precision."""
+
 import unittest
 
 import numpy as np
@@ -45,12 +46,19 @@ class Pointwise(unittest.TestCase):
         def rescale(a, low, high, to, clip=True):
             scaled = (a - low) / (high - low) * (to[1] - to[0]) + to[0]
             return np.clip(scaled, *sorted(to)) if clip else scaled
+
         self.check({"op": "rescale", "to": [0, 1]}, lambda a: rescale(a, a.min(), a.max(), (0, 1)))
-        self.check({"op": "rescale", "to": [-1, 3], "from": [-50, 70], "clip": True}, lambda a: rescale(a, -50, 70, (-1, 3)))
-        self.check({"op": "rescale", "to": [0, 10], "from": [-50, 70], "clip": False},
-                   lambda a: rescale(a, -50, 70, (0, 10), False))
-        self.check({"op": "rescale", "from": {"percentiles": [1, 99]}, "clip": True},
-                   lambda a: rescale(a, *np.percentile(a, [1, 99]), (0, 1)))
+        self.check(
+            {"op": "rescale", "to": [-1, 3], "from": [-50, 70], "clip": True}, lambda a: rescale(a, -50, 70, (-1, 3))
+        )
+        self.check(
+            {"op": "rescale", "to": [0, 10], "from": [-50, 70], "clip": False},
+            lambda a: rescale(a, -50, 70, (0, 10), False),
+        )
+        self.check(
+            {"op": "rescale", "from": {"percentiles": [1, 99]}, "clip": True},
+            lambda a: rescale(a, *np.percentile(a, [1, 99]), (0, 1)),
+        )
 
     def test_normalize(self):
         self.check({"op": "normalize"}, lambda a: (a - a.mean()) / a.std())
@@ -61,11 +69,15 @@ class Pointwise(unittest.TestCase):
         def median_iqr(a):
             low, middle, high = np.percentile(a, [25, 50, 75])
             return (a - middle) / (high - low)
+
         self.check({"op": "normalize", "method": "median_iqr"}, median_iqr)
 
     def test_normalize_per_component(self):
-        self.check({"op": "normalize", "per": "component"},
-                   lambda a: (a - a.mean((0, 1, 2))) / a.std((0, 1, 2)), {"a": random_image((5, 4, 3, 4), "int16")})
+        self.check(
+            {"op": "normalize", "per": "component"},
+            lambda a: (a - a.mean((0, 1, 2))) / a.std((0, 1, 2)),
+            {"a": random_image((5, 4, 3, 4), "int16")},
+        )
 
     def test_normalize_masks(self):
         array = random_array((9, 8, 7), "float32")
@@ -80,7 +92,9 @@ class Pointwise(unittest.TestCase):
 
     def test_normalize_foreground(self):
         """Two clear populations: Otsu's threshold lies between them."""
-        array = np.where(random_array((9, 8, 7), "float32") > 0, 1000, 10).astype(np.float32) + np.arange(7, dtype=np.float32)
+        array = np.where(random_array((9, 8, 7), "float32") > 0, 1000, 10).astype(np.float32) + np.arange(
+            7, dtype=np.float32
+        )
         got = data(run([{"op": "normalize", "mask": "foreground"}], {"a": image(array)})["a"])
         chosen = array[array > 500].astype(float)
         assert_close(got[array > 500], (chosen - chosen.mean()) / chosen.std(), "foreground", TOLERANCE)
@@ -99,17 +113,46 @@ class Pointwise(unittest.TestCase):
         def gamma(a):
             low, high = a.min(), a.max()
             return ((a - low) / (high - low)) ** 0.7 * (high - low) + low
+
         self.check({"op": "gamma", "gamma": 0.7}, gamma, inputs, 5e-6)
 
     def test_threshold(self):
         inputs = {"a": random_image((7, 6, 5), "int16")}
         self.check({"op": "threshold", "above": 100}, lambda a: np.where(a >= 100, a, 0), inputs)
-        self.check({"op": "threshold", "above": -50, "below": 700, "value": 9},
-                   lambda a: np.where((a >= -50) & (a <= 700), a, 9), inputs)
+        self.check(
+            {"op": "threshold", "above": -50, "below": 700, "value": 9},
+            lambda a: np.where((a >= -50) & (a <= 700), a, 9),
+            inputs,
+        )
 
     def test_cast(self):
-        values = np.concatenate([[-1e12, -129, -128.5, -2.5, -1.5, -0.5, -0.0, 0.49, 0.5, 1.5, 2.5, 127.5, 255.5, 65535.5, 2 ** 31, 1e12],
-                                 [np.nan, np.inf, -np.inf]]).astype(np.float32).reshape(-1, 1, 1)
+        values = (
+            np.concatenate(
+                [
+                    [
+                        -1e12,
+                        -129,
+                        -128.5,
+                        -2.5,
+                        -1.5,
+                        -0.5,
+                        -0.0,
+                        0.49,
+                        0.5,
+                        1.5,
+                        2.5,
+                        127.5,
+                        255.5,
+                        65535.5,
+                        2**31,
+                        1e12,
+                    ],
+                    [np.nan, np.inf, -np.inf],
+                ]
+            )
+            .astype(np.float32)
+            .reshape(-1, 1, 1)
+        )
         for dtype in DTYPES:
             with self.subTest(dtype):
                 got = data(run([{"op": "cast", "dtype": dtype}], {"a": image(values)})["a"])
@@ -125,9 +168,9 @@ class Pointwise(unittest.TestCase):
         self.assertEqual(got.ravel().tolist(), [0, 1, 255, 255])
 
     def test_large_integers_keep_their_last_bit(self):
-        inputs = {"a": image(np.array([16777217, 16777219, 2 ** 31 - 1], np.int32).reshape(3, 1, 1))}
+        inputs = {"a": image(np.array([16777217, 16777219, 2**31 - 1], np.int32).reshape(3, 1, 1))}
         got = data(run([{"op": "clip", "min": 0}], inputs, dtype="int32")["a"])
-        self.assertEqual(got.ravel().tolist(), [16777217, 16777219, 2 ** 31 - 1])
+        self.assertEqual(got.ravel().tolist(), [16777217, 16777219, 2**31 - 1])
 
     def test_statistics_leave_non_finite_voxels_out(self):
         array = random_array((6, 5, 4), "float32")
@@ -140,13 +183,18 @@ class Pointwise(unittest.TestCase):
         self.assertTrue(np.isnan(got[0, 0, 0]))
 
     def test_a_chain_is_its_stages_one_by_one(self):
-        stages = [{"op": "clip", "percentiles": [1, 99]}, {"op": "rescale", "to": [0, 1]}, {"op": "normalize"},
-                  {"op": "clip", "min": -2, "max": 2}]
+        stages = [
+            {"op": "clip", "percentiles": [1, 99]},
+            {"op": "rescale", "to": [0, 1]},
+            {"op": "normalize"},
+            {"op": "clip", "min": -2, "max": 2},
+        ]
 
         def chain(a):
             a = np.clip(a, *np.percentile(a, [1, 99]))
             a = (a - a.min()) / np.ptp(a)
             return np.clip((a - a.mean()) / a.std(), -2, 2)
+
         self.check(stages, chain, tolerance=3e-6)
 
 

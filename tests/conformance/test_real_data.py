@@ -1,4 +1,5 @@
 """Real files of other software: each is right, or a named error; never a crash, never a silent wrong result."""
+
 import json
 import pathlib
 import tempfile

@@ -1,4 +1,5 @@
 """What a run says of itself, and that it says and does the same each time."""
+
 import json
 import pathlib
 import tempfile
@@ -9,10 +10,30 @@ import numpy as np
 
 from support import call, image, random_image, write_spec
 
-STAGES = [{"op": "reorient", "axes": "LPI"}, {"op": "resample", "spacing": 0.7, "interpolation": "bspline3"},
-          {"op": "clip", "min": -100, "max": 150}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1.2}]
-RUN_KEYS = {"version", "build", "command_line", "spec", "host", "devices", "device_requested", "device_used",
-            "fallback_reason", "wall_ms", "totals", "throughput", "peak_host_bytes", "peak_device_bytes", "items"}
+STAGES = [
+    {"op": "reorient", "axes": "LPI"},
+    {"op": "resample", "spacing": 0.7, "interpolation": "bspline3"},
+    {"op": "clip", "min": -100, "max": 150},
+    {"op": "normalize"},
+    {"op": "gaussian", "sigma": 1.2},
+]
+RUN_KEYS = {
+    "version",
+    "build",
+    "command_line",
+    "spec",
+    "host",
+    "devices",
+    "device_requested",
+    "device_used",
+    "fallback_reason",
+    "wall_ms",
+    "totals",
+    "throughput",
+    "peak_host_bytes",
+    "peak_device_bytes",
+    "items",
+}
 ITEM_KEYS = {"id", "status", "inputs", "outputs", "device", "timing_ms", "transfers", "stages", "warnings"}
 TIMING_KEYS = {"read", "decode", "upload", "compute", "download", "encode", "write", "total"}
 TRANSFER_KEYS = {"h2d_count", "h2d_bytes", "d2h_count", "d2h_bytes"}
@@ -60,7 +81,9 @@ class Report(Scene):
 
     def test_items(self):
         items = {item["id"]: item for item in self.run_scene("out", "--device", "cpu")["items"]}
-        self.assertEqual({name: item["status"] for name, item in items.items()}, {"a": "ok", "bad": "failed", "sub/b": "ok"})
+        self.assertEqual(
+            {name: item["status"] for name, item in items.items()}, {"a": "ok", "bad": "failed", "sub/b": "ok"}
+        )
         self.assertEqual(set(items["bad"]["error"]), {"stage", "code", "message", "path"})
         self.assertEqual(items["bad"]["error"]["code"], "input")
         self.assertTrue(items["bad"]["error"]["path"].endswith("bad.nii.gz"))
@@ -72,7 +95,9 @@ class Report(Scene):
         self.assertEqual(items["a"]["transfers"], dict.fromkeys(TRANSFER_KEYS, 0))
 
     def test_failing_stage_is_named(self):
-        report = self.run_scene("out", stages=[{"op": "crop", "start": [0, 0, 0], "size": [20, 20, 10], "name": "chest"}])
+        report = self.run_scene(
+            "out", stages=[{"op": "crop", "start": [0, 0, 0], "size": [20, 20, 10], "name": "chest"}]
+        )
         error = next(item for item in report["items"] if item["id"] == "sub/b")["error"]
         self.assertEqual(error["stage"], "chest")
 
@@ -110,8 +135,18 @@ class Determinism(Scene):
 
     def test_shards_make_the_whole(self):
         for shard in (1, 2):
-            done = call("run", write_spec(self.root, STAGES), self.root / "in", "-o", self.root / "shards", "-q", "--shard",
-                        f"{shard}/2", "--report", self.root / f"{shard}.json")
+            done = call(
+                "run",
+                write_spec(self.root, STAGES),
+                self.root / "in",
+                "-o",
+                self.root / "shards",
+                "-q",
+                "--shard",
+                f"{shard}/2",
+                "--report",
+                self.root / f"{shard}.json",
+            )
             self.assertIn(done.returncode, (0, 1), done.stderr)
         self.run_scene("whole")
         self.assertEqual(self.outputs("shards"), self.outputs("whole"))
@@ -121,7 +156,14 @@ class Again(Scene):
     def test_existing_outputs_are_refused_and_kept(self):
         self.run_scene("out")
         before = self.outputs("out")
-        done = call("run", write_spec(self.root, [{"op": "gaussian", "sigma": 3}]), self.root / "in", "-o", self.root / "out", "-q")
+        done = call(
+            "run",
+            write_spec(self.root, [{"op": "gaussian", "sigma": 3}]),
+            self.root / "in",
+            "-o",
+            self.root / "out",
+            "-q",
+        )
         self.assertEqual(done.returncode, 2)
         self.assertIn("a.nii", done.stderr)
         self.assertEqual(self.outputs("out"), before)

@@ -1,4 +1,5 @@
 """resize and resample against SciPy in double precision, on grids placed in world coordinates."""
+
 import unittest
 
 import numpy as np
@@ -20,8 +21,15 @@ def spacing_of(volume):
 class Resize(unittest.TestCase):
     def check(self, align, interpolation, boundary):
         images = odd_images()
-        stage = {"op": "resize", "size": list(TARGET_SIZE), "align": align, "interpolation": interpolation,
-                 "boundary": boundary, "fill": 7, "antialias": False}
+        stage = {
+            "op": "resize",
+            "size": list(TARGET_SIZE),
+            "align": align,
+            "interpolation": interpolation,
+            "boundary": boundary,
+            "fill": 7,
+            "antialias": False,
+        }
         for name, got in run([stage], images).items():
             source = images[name]
             axes = [oracle.resize_coordinates(n, m, align) for n, m in zip(source.shape, TARGET_SIZE)]
@@ -37,8 +45,14 @@ class Resize(unittest.TestCase):
     def test_is_scipy_zoom(self):
         source = random_image((9, 7, 5), "float64")
         for align, grid_mode in (("edges", True), ("centers", False)):
-            stage = {"op": "resize", "size": [18, 7, 8], "align": align, "interpolation": "bspline3", "boundary": "mirror",
-                     "antialias": False}
+            stage = {
+                "op": "resize",
+                "size": [18, 7, 8],
+                "align": align,
+                "interpolation": "bspline3",
+                "boundary": "mirror",
+                "antialias": False,
+            }
             wanted = ndimage.zoom(data(source), (18 / 9, 1, 8 / 5), order=3, mode="mirror", grid_mode=grid_mode)
             assert_close(data(run([stage], {"a": source})["a"]), wanted, align)
 
@@ -65,8 +79,15 @@ class Resize(unittest.TestCase):
 class Resample(unittest.TestCase):
     def check(self, interpolation, boundary, grid):
         images = odd_images()
-        stage = {"op": "resample", "spacing": list(SPACING), "interpolation": interpolation, "boundary": boundary,
-                 "grid": grid, "fill": 5, "antialias": False}
+        stage = {
+            "op": "resample",
+            "spacing": list(SPACING),
+            "interpolation": interpolation,
+            "boundary": boundary,
+            "grid": grid,
+            "fill": 5,
+            "antialias": False,
+        }
         for name, got in run([stage], images).items():
             source = images[name]
             spacing = spacing_of(source)
@@ -97,8 +118,13 @@ class Resample(unittest.TestCase):
             assert_close(data(got).ravel(), wanted, name, tolerance=1e-4)
 
     def test_sizes(self):
-        cases = [((25, 25, 16), 0.1, 0.01, (250, 250, 160)), ((5, 4, 3), 1, 2, (3, 2, 2)), ((3, 3, 3), 1, 100, (1, 1, 1)),
-                 ((10, 10, 10), 0.3, 0.1, (30, 30, 30)), ((7, 1, 2), 1, 1, (7, 1, 2))]
+        cases = [
+            ((25, 25, 16), 0.1, 0.01, (250, 250, 160)),
+            ((5, 4, 3), 1, 2, (3, 2, 2)),
+            ((3, 3, 3), 1, 100, (1, 1, 1)),
+            ((10, 10, 10), 0.3, 0.1, (30, 30, 30)),
+            ((7, 1, 2), 1, 1, (7, 1, 2)),
+        ]
         for shape, spacing, target, wanted in cases:
             source = random_image(shape, spacing=(spacing,) * 3)
             self.assertEqual(run([{"op": "resample", "spacing": target}], {"a": source})["a"].shape, wanted)
@@ -116,11 +142,15 @@ class Resample(unittest.TestCase):
         smooth = oracle.antialias(data(source), (2.3, 5.1, 2.2 / 3))
         for interpolation in ("linear", "bspline3"):
             stage = {"op": "resample", "spacing": list(target), "interpolation": interpolation}
-            assert_close(data(run([stage], {"a": source})["a"]), oracle.sample(smooth, axes, interpolation), interpolation)
+            assert_close(
+                data(run([stage], {"a": source})["a"]), oracle.sample(smooth, axes, interpolation), interpolation
+            )
 
     def test_nearest_ties_go_up(self):
         source = image(np.arange(6, dtype=np.int16).reshape(6, 1, 1))
-        got = run([{"op": "resample", "spacing": [2, 1, 1], "interpolation": "nearest", "antialias": False}], {"a": source})["a"]
+        got = run(
+            [{"op": "resample", "spacing": [2, 1, 1], "interpolation": "nearest", "antialias": False}], {"a": source}
+        )["a"]
         self.assertEqual(data(got).ravel().tolist(), [1, 3, 5])
 
     def test_frames_are_resampled_one_by_one(self):
@@ -132,12 +162,16 @@ class Resample(unittest.TestCase):
 
 
 class Labels(unittest.TestCase):
-    STAGES = [{"op": "reorient", "axes": "LPI"}, {"op": "resample", "spacing": 0.6}, {"op": "crop", "start": [1, 0, 2], "size": [9, 8, 7]},
-              {"op": "pad", "before": 2, "after": 1}]
+    STAGES = [
+        {"op": "reorient", "axes": "LPI"},
+        {"op": "resample", "spacing": 0.6},
+        {"op": "crop", "start": [1, 0, 2], "size": [9, 8, 7]},
+        {"op": "pad", "before": 2, "after": 1},
+    ]
 
     def test_survive_above_2_24(self):
         for dtype in ("int32", "uint32"):
-            array = (2 ** 24 + 1 + 2 * np.arange(6 * 7 * 8)).astype(dtype).reshape(6, 7, 8)
+            array = (2**24 + 1 + 2 * np.arange(6 * 7 * 8)).astype(dtype).reshape(6, 7, 8)
             got = data(run(self.STAGES, {"a": image(array, affine(orientation="RSA"))}, kind="label")["a"])
             self.assertEqual(got.dtype, array.dtype)
             self.assertLessEqual(set(got.ravel().tolist()), set(array.ravel().tolist()) | {0})

@@ -42,8 +42,7 @@ class SeparableGpu : public ::testing::Test {
     ASSERT_EQ(actual.info(), expected.info()) << name;
     if (actual.dtype() == input.dtype() && map.copies())
       EXPECT_EQ(std::memcmp(actual.data(), expected.data(), expected.info().bytes()), 0) << name;
-    else
-      EXPECT_LE(relative_difference(values_of(actual), values_of(expected)), 1e-6) << name;
+    else EXPECT_LE(relative_difference(values_of(actual), values_of(expected)), 1e-6) << name;
     const Volume again = on_cuda(input, map, fill);
     EXPECT_EQ(std::memcmp(actual.data(), again.data(), expected.info().bytes()), 0) << name << ": not the same twice";
   }
@@ -71,7 +70,8 @@ TEST_F(SeparableGpu, EveryCaseAtEverySize) {
 TEST_F(SeparableGpu, EveryPixelTypeAndSeveralComponents) {
   for (const DataType type : all_types()) {
     const Volume input = random_volume(info_of({35, 18, 21}, type, 3));
-    for (const char* entry : separable_cases()) expect_parity(input, map_of(entry, input.info()), std::string(entry) + " on " + std::string(to_string(type)));
+    for (const char* entry : separable_cases())
+      expect_parity(input, map_of(entry, input.info()), std::string(entry) + " on " + std::string(to_string(type)));
   }
 }
 
@@ -89,8 +89,10 @@ TEST_F(SeparableGpu, PermutedComputingMaps) {
   for (const DataType type : {DataType::uint8, DataType::float32, DataType::float64}) {
     const Volume input = random_volume(info_of({35, 18, 21}, type, 2));
     for (const char* order : {"xzy", "yxz", "zyx", "yzx", "zxy"})
-      for (const char* entry : {R"({"op":"resize","scale":0.6})", R"({"op":"resize","scale":1.6,"interpolation":"bspline3"})"}) {
-        const GridMap permuted = map_of((std::string(R"({"op":"permute","order":")") + order + "\"}").c_str(), input.info());
+      for (const char* entry :
+           {R"({"op":"resize","scale":0.6})", R"({"op":"resize","scale":1.6,"interpolation":"bspline3"})"}) {
+        const GridMap permuted =
+            map_of((std::string(R"({"op":"permute","order":")") + order + "\"}").c_str(), input.info());
         const auto map = compose(map_of(entry, permuted.output), permuted);
         ASSERT_TRUE(map) << entry;
         expect_parity(input, *map, std::string(entry) + order);
@@ -115,8 +117,10 @@ TEST_F(SeparableGpu, FillMinimumAndNaNStayLocal) {
 
 TEST_F(SeparableGpu, LongThinVolumes) {
   for (const Index3& size : {Index3{200001, 1, 2}, Index3{2, 100003, 1}, Index3{1, 2, 70001}})
-    for (const char* entry : {R"({"op":"flip","axes":"xyz"})", R"({"op":"permute","order":"zyx"})", R"({"op":"gaussian","sigma":2})",
-                              R"({"op":"resize","scale":0.75})", R"({"op":"resize","scale":0.01})", R"({"op":"resize","scale":1.2,"interpolation":"bspline3"})"}) {
+    for (const char* entry :
+         {R"({"op":"flip","axes":"xyz"})", R"({"op":"permute","order":"zyx"})", R"({"op":"gaussian","sigma":2})",
+          R"({"op":"resize","scale":0.75})", R"({"op":"resize","scale":0.01})",
+          R"({"op":"resize","scale":1.2,"interpolation":"bspline3"})"}) {
       const Volume input = random_volume(info_of(size));
       expect_parity(input, map_of(entry, input.info()), std::string(entry) + size_in_words(size));
     }

@@ -1,5 +1,5 @@
-// What the tests of separable maps compare with: volumes of any type from a function, and maps applied voxel by voxel in
-// double precision.
+// What the tests of separable maps compare with: volumes of any type from a function, and maps applied voxel by voxel
+// in double precision.
 #pragma once
 
 #include <cmath>
@@ -73,7 +73,9 @@ inline std::vector<double> reference(const Volume& input, const GridMap& map, do
             for (const auto& y : rows[1][std::size_t(j)]) {
               double sum_x = map.matrices[0].fill_weights()[std::size_t(i)] * fill;
               for (const auto& x : rows[0][std::size_t(i)])
-                sum_x += x.weight * source[std::size_t(c * n[0] * n[1] * n[2] + x.index * at(0) + y.index * at(1) + z.index * at(2))];
+                sum_x +=
+                    x.weight *
+                    source[std::size_t(c * n[0] * n[1] * n[2] + x.index * at(0) + y.index * at(1) + z.index * at(2))];
               sum_y += y.weight * sum_x;
             }
             sum_z += z.weight * sum_y;
@@ -111,13 +113,13 @@ inline double relative_difference(const std::vector<double>& a, const std::vecto
 }
 
 inline const std::vector<DataType>& all_types() {
-  static const std::vector<DataType> types{DataType::uint8, DataType::int8, DataType::uint16, DataType::int16,
+  static const std::vector<DataType> types{DataType::uint8,  DataType::int8,  DataType::uint16,  DataType::int16,
                                            DataType::uint32, DataType::int32, DataType::float32, DataType::float64};
   return types;
 }
 
-/// Spec entries that between them use every executor: copies along and across the axes, windows of two taps and of many,
-/// shares of the fill, periodic and mirrored boundaries, growth and reduction.
+/// Spec entries that between them use every executor: copies along and across the axes, windows of two taps and of
+/// many, shares of the fill, periodic and mirrored boundaries, growth and reduction.
 inline const std::vector<const char*>& separable_cases() {
   static const std::vector<const char*> cases{
       R"({"op":"flip","axes":"x"})",
@@ -138,6 +140,8 @@ inline const std::vector<const char*>& separable_cases() {
       R"({"op":"resize","scale":1.4,"boundary":"grid-constant","fill":11})",
       R"({"op":"resize","scale":1.4,"boundary":"constant","fill":11})",
       R"({"op":"resize","size":[40,7,9],"antialias":false})",
+      R"({"op":"resize","size":[40,27,49],"boundary":"grid-wrap","antialias":false})",
+      R"({"op":"resize","size":[null,null,49],"boundary":"grid-wrap"})",
       R"({"op":"resize","size":[9,40,21],"interpolation":"nearest"})",
       R"({"op":"resize","scale":0.75,"interpolation":"bspline3","antialias":false})",
       R"({"op":"resize","scale":1.7,"interpolation":"bspline3","boundary":"reflect"})",

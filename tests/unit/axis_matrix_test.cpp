@@ -50,7 +50,8 @@ TEST(AxisMatrix, LatticeTakesVoxelsAndFill) {
 }
 
 TEST(AxisMatrix, RepeatedTapsAddUpAndWindowsStayInside) {
-  const AxisMatrix matrix = AxisMatrix::from_rows(4, {{{3, 0.25}, {2, 0.5}, {3, 0.25}}, {{3, 1}}, {{0, 0.5}, {1, 0.25}, {1, -0.25}}});
+  const AxisMatrix matrix =
+      AxisMatrix::from_rows(4, {{{3, 0.25}, {2, 0.5}, {3, 0.25}}, {{3, 1}}, {{0, 0.5}, {1, 0.25}, {1, -0.25}}});
   EXPECT_EQ(matrix.taps(), 2);
   for (const std::int64_t start : matrix.start()) EXPECT_LE(start + matrix.taps(), 4);
   EXPECT_EQ(dense(matrix), (std::vector<double>{0, 0, 0.5, 0.5, 0, 0, 0, 1, 0.5, 0, 0, 0}));
@@ -66,7 +67,8 @@ TEST(AxisMatrix, PeriodicWindowsCrossTheEnd) {
 
 TEST(AxisMatrix, RowsOfFillBorrowAWindow) {
   const AxisMatrix matrix = AxisMatrix::lattice(100, {-1, -1, 90, 91, -1});
-  EXPECT_EQ(std::vector<std::int64_t>(matrix.start().begin(), matrix.start().end()), (std::vector<std::int64_t>{90, 90, 90, 91, 91}));
+  EXPECT_EQ(std::vector<std::int64_t>(matrix.start().begin(), matrix.start().end()),
+            (std::vector<std::int64_t>{90, 90, 90, 91, 91}));
 }
 
 TEST(AxisMatrix, RefusesVoxelsOutside) { EXPECT_THROW(AxisMatrix::lattice(3, {3}), Error); }
@@ -91,7 +93,8 @@ TEST(AxisMatrix, ComposesAsAProduct) {
 }
 
 TEST(AxisMatrix, CompositionKeepsCopies) {
-  const AxisMatrix pad = AxisMatrix::lattice(4, {-1, 0, 1, 2, 3, -1}), flip = AxisMatrix::lattice(6, {5, 4, 3, 2, 1, 0});
+  const AxisMatrix pad = AxisMatrix::lattice(4, {-1, 0, 1, 2, 3, -1}),
+                   flip = AxisMatrix::lattice(6, {5, 4, 3, 2, 1, 0});
   const auto both = AxisMatrix::compose(flip, pad);
   ASSERT_TRUE(both);
   EXPECT_TRUE(both->copies());

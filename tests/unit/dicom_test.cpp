@@ -403,16 +403,6 @@ TEST_F(DicomTest, CompressedSlicesAreDecoded) {
   for (int i = 0; i < 128; ++i) ASSERT_EQ(volume.data_as<std::int16_t>()[i], -300 + 7 * (i % 64) + i / 64);
 }
 
-TEST_F(DicomTest, CompressedSlicesCutShortAreErrors) {
-  for (const std::size_t cut : {20, 60, 100}) {
-    write_rle_series(series, cut);
-    Notices notices;
-    const Found found = io::find_sources(series);
-    if (found.sources.empty()) continue;
-    expect_error(ErrorCode::input, ".dcm", [&] { io::read(found.sources[0], Buffer::host, notices); });
-  }
-}
-
 /// An enhanced MR file of `positions` slices with `repeats` frames each, the repeats told apart by their echo time.
 DicomSample enhanced_sample(int positions, int repeats, bool slices_first) {
   DicomSample sample;
@@ -444,6 +434,33 @@ DicomSample enhanced_sample(int positions, int repeats, bool slices_first) {
                           {dicom_element(0x18, 0x50, "DS", "3") + dicom_element(0x28, 0x30, "DS", "1.5\\1.25")})}) +
       dicom_sequence(0x5200, 0x9230, items);
   return sample;
+}
+
+TEST_F(DicomTest, ADamagedByteNeverEndsTheProcess) {
+  std::filesystem::create_directories(series);
+  DicomSample sample = enhanced_sample(2, 1, true);
+  sample.acquisition = "1";
+  const std::string sound = sample.bytes();
+  for (std::size_t at = 128; at < sound.size(); ++at)
+    for (const char value : {char(0xff), '\0', '9'}) {
+      std::string damaged = sound;
+      damaged[at] = value;
+      write_bytes(series + "/0.dcm", damaged);
+      try {
+        Notices notices;
+        for (const Source& source : io::find_sources(series).sources) io::read(source, Buffer::host, notices);
+      } catch (const Error&) {}
+    }
+}
+
+TEST_F(DicomTest, CompressedSlicesCutShortAreErrors) {
+  for (const std::size_t cut : {20, 60, 100}) {
+    write_rle_series(series, cut);
+    Notices notices;
+    const Found found = io::find_sources(series);
+    if (found.sources.empty()) continue;
+    expect_error(ErrorCode::input, ".dcm", [&] { io::read(found.sources[0], Buffer::host, notices); });
+  }
 }
 
 TEST_F(DicomTest, EnhancedFramesAreSortedByTheirOwnPositions) {

@@ -41,7 +41,8 @@ std::vector<std::string> orientation_codes() {
     for (int signs = 0; signs < 8; ++signs) {
       std::string code = order;
       for (int i = 0; i < 3; ++i)
-        if (signs >> i & 1) code[std::size_t(i)] = code[std::size_t(i)] == 'R' ? 'L' : code[std::size_t(i)] == 'A' ? 'P' : 'I';
+        if (signs >> i & 1)
+          code[std::size_t(i)] = code[std::size_t(i)] == 'R' ? 'L' : code[std::size_t(i)] == 'A' ? 'P' : 'I';
       codes.push_back(code);
     }
   return codes;
@@ -73,19 +74,25 @@ std::string fault_of(const char* entry) {
 std::string refusal_of(const char* entry, const VolumeInfo& input) {
   try {
     map_of(entry, input);
-  } catch (const Error& error) {
-    return error.what();
-  }
+  } catch (const Error& error) { return error.what(); }
   return "";
 }
 
 TEST(Lattice, KeepsEveryVoxelInItsPlace) {
   const auto context = make_context(Device::cpu());
-  const std::vector<const char*> stages{R"({"op":"flip","axes":"x"})", R"({"op":"flip","axes":"yz"})", R"({"op":"permute","order":"zxy"})",
-                                        R"({"op":"permute","order":[1,0,2]})", R"({"op":"reorient","axes":"RAS"})", R"({"op":"reorient","axes":"IPL"})",
-                                        R"({"op":"crop","start":[1,1,1],"size":4})", R"({"op":"crop","center":[3,2,3],"size":[4,3,4]})",
-                                        R"({"op":"pad","before":[1,2,3],"after":2})", R"({"op":"crop_or_pad","size":[4,9,5]})",
-                                        R"({"op":"crop_or_pad","size":[4,9,5],"align":"end"})", R"({"op":"pad_to","size":8})", R"({"op":"pad_divisible","k":4})"};
+  const std::vector<const char*> stages{R"({"op":"flip","axes":"x"})",
+                                        R"({"op":"flip","axes":"yz"})",
+                                        R"({"op":"permute","order":"zxy"})",
+                                        R"({"op":"permute","order":[1,0,2]})",
+                                        R"({"op":"reorient","axes":"RAS"})",
+                                        R"({"op":"reorient","axes":"IPL"})",
+                                        R"({"op":"crop","start":[1,1,1],"size":4})",
+                                        R"({"op":"crop","center":[3,2,3],"size":[4,3,4]})",
+                                        R"({"op":"pad","before":[1,2,3],"after":2})",
+                                        R"({"op":"crop_or_pad","size":[4,9,5]})",
+                                        R"({"op":"crop_or_pad","size":[4,9,5],"align":"end"})",
+                                        R"({"op":"pad_to","size":8})",
+                                        R"({"op":"pad_divisible","k":4})"};
   for (const std::string& code : orientation_codes()) {
     const Volume input = marked(oriented(code), {3, 2, 3});
     ASSERT_EQ(input.geometry().orientation(), code);
@@ -103,7 +110,8 @@ TEST(Reorient, ReachesAll48AndComesBack) {
   const auto context = make_context(Device::cpu());
   const Volume input = random_volume(oriented("RAS"));
   for (const std::string& code : orientation_codes()) {
-    const Volume there = apply_map(*context, input, map_of((R"({"op":"reorient","axes":")" + code + "\"}").c_str(), input.info()), 0);
+    const Volume there =
+        apply_map(*context, input, map_of((R"({"op":"reorient","axes":")" + code + "\"}").c_str(), input.info()), 0);
     EXPECT_EQ(there.geometry().orientation(), code);
     const Volume back = apply_map(*context, there, map_of(R"({"op":"reorient","closest":true})", there.info()), 0);
     EXPECT_TRUE(same_grid(back.geometry(), input.geometry(), 1e-9));
@@ -127,9 +135,12 @@ TEST(Crop, BoxTakesVoxelsWhoseCentresLieInside) {
 TEST(Crop, NamesTheLimits) {
   const VolumeInfo input = info_of({10, 10, 10});
   EXPECT_EQ(refusal_of(R"({"op":"crop","start":[0,0,5],"size":6})", input),
-            "the crop starts at voxel [0, 0, 5] with size 6 x 6 x 6, the image has size 10 x 10 x 10: keep inside it, or set \"clip\": true");
-  EXPECT_EQ(map_of(R"({"op":"crop","start":[-2,0,5],"size":6,"clip":true})", input).output.geometry.size(), (Index3{4, 6, 5}));
-  EXPECT_NE(refusal_of(R"({"op":"crop","start":[10,0,0],"size":6,"clip":true})", input).find("nothing is left"), std::string::npos);
+            "the crop starts at voxel [0, 0, 5] with size 6 x 6 x 6, the image has size 10 x 10 x 10: keep inside it, "
+            "or set \"clip\": true");
+  EXPECT_EQ(map_of(R"({"op":"crop","start":[-2,0,5],"size":6,"clip":true})", input).output.geometry.size(),
+            (Index3{4, 6, 5}));
+  EXPECT_NE(refusal_of(R"({"op":"crop","start":[10,0,0],"size":6,"clip":true})", input).find("nothing is left"),
+            std::string::npos);
   EXPECT_NE(fault_of(R"({"op":"crop","size":6})").find("'start' and 'size'"), std::string::npos);
   EXPECT_NE(fault_of(R"({"op":"crop","box":[[0,0,0],[1,1,1]],"size":6})"), "");
 }
@@ -139,7 +150,11 @@ TEST(CropOrPad, GoesThereAndBack) {
     for (const std::int64_t n : {1, 2, 3, 7, 8})
       for (const std::int64_t m : {1, 2, 3, 7, 8}) {
         const auto resized = [&](const VolumeInfo& info, std::int64_t size) {
-          return map_of((R"({"op":"crop_or_pad","align":")" + std::string(align) + R"(","size":)" + std::to_string(size) + "}").c_str(), info).output;
+          return map_of((R"({"op":"crop_or_pad","align":")" + std::string(align) + R"(","size":)" +
+                         std::to_string(size) + "}")
+                            .c_str(),
+                        info)
+              .output;
         };
         const VolumeInfo input = info_of({n, n, n});
         EXPECT_EQ(resized(resized(input, m), n), input) << align << n << m;
@@ -150,7 +165,8 @@ TEST(Pad, FollowsNumpy) {
   const auto context = make_context(Device::cpu());
   const Volume input = volume_from(info_of({3, 1, 1}, DataType::uint8), [](std::int64_t i) { return i + 1; });
   const auto padded = [&](const char* boundary) {
-    const std::string entry = R"({"op":"pad","before":[4,0,0],"after":[4,0,0],"fill":9,"boundary":")" + std::string(boundary) + "\"}";
+    const std::string entry =
+        R"({"op":"pad","before":[4,0,0],"after":[4,0,0],"fill":9,"boundary":")" + std::string(boundary) + "\"}";
     return values_of(apply_map(*context, input, map_of(entry.c_str(), input.info()), 9));
   };
   EXPECT_EQ(padded("constant"), (std::vector<double>{9, 9, 9, 9, 1, 2, 3, 9, 9, 9, 9}));
@@ -168,12 +184,12 @@ TEST(Resample, SizesRoundHalfUpWithTolerance) {
     return map_of(entry.dump().c_str(), input).output.geometry.size()[0];
   };
   EXPECT_EQ(size_at(1, 2, 100, "extent"), 50);
-  EXPECT_EQ(size_at(1, 2, 101, "extent"), 51);          // 50.5
-  EXPECT_EQ(size_at(1, 2.00000001, 101, "extent"), 51); // 50.4999997
+  EXPECT_EQ(size_at(1, 2, 101, "extent"), 51);           // 50.5
+  EXPECT_EQ(size_at(1, 2.00000001, 101, "extent"), 51);  // 50.4999997
   EXPECT_EQ(size_at(1.000000001, 1, 100, "extent"), 100);
   EXPECT_EQ(size_at(1, 300, 100, "extent"), 1);
   EXPECT_EQ(size_at(0.0005, 0.00025, 100, "extent"), 200);
-  EXPECT_EQ(size_at(1, 2, 100, "center"), 51);          // 49.5 steps
+  EXPECT_EQ(size_at(1, 2, 100, "center"), 51);  // 49.5 steps
   EXPECT_EQ(size_at(1, 300, 100, "center"), 1);
 }
 
@@ -186,7 +202,8 @@ TEST(Resample, ExtentAndCenterPlaceTheFirstVoxel) {
   const Vec3 half{(to[0] / from[0] - 1) / 2, (to[1] / from[1] - 1) / 2, 0};
   expect_near(extent.output.geometry.origin(), input.geometry.to_world(half), 1e-9);
   EXPECT_EQ(extent.output.geometry.direction().column(2), input.geometry.direction().column(2));
-  expect_near(map_of(R"({"op":"resample","spacing":2,"grid":"center"})", input).output.geometry.origin(), input.geometry.origin(), 1e-12);
+  expect_near(map_of(R"({"op":"resample","spacing":2,"grid":"center"})", input).output.geometry.origin(),
+              input.geometry.origin(), 1e-12);
 }
 
 TEST(Resample, RoundedAffinesGiveTheSameGrid) {
@@ -196,8 +213,9 @@ TEST(Resample, RoundedAffinesGiveTheSameGrid) {
     rounded.offset[std::size_t(i)] = double(float(rounded.offset[std::size_t(i)]));
     for (std::size_t j = 0; j < 3; ++j) rounded.linear[i][j] = double(float(rounded.linear[i][j]));
   }
-  for (const char* entry : {R"({"op":"resample","spacing":1})", R"({"op":"resample","spacing":0.5,"grid":"center"})", R"({"op":"resample","spacing":[0.7,0.9,2.5]})",
-                            R"({"op":"resample","spacing":1.4})", R"({"op":"resample","spacing":[1.4,1.8,5]})"}) {
+  for (const char* entry : {R"({"op":"resample","spacing":1})", R"({"op":"resample","spacing":0.5,"grid":"center"})",
+                            R"({"op":"resample","spacing":[0.7,0.9,2.5]})", R"({"op":"resample","spacing":1.4})",
+                            R"({"op":"resample","spacing":[1.4,1.8,5]})"}) {
     VolumeInfo a = info_of({512, 401, 129}), b = a;
     a.geometry = exact;
     b.geometry = Geometry(exact.size(), rounded);
@@ -221,8 +239,10 @@ TEST(Resample, RampsKeepTheirWorldValues) {
     return 100 + p[0] + 2 * p[1] - p[2];
   };
   const Volume input = volume_from(info, [&](std::int64_t i) { return world_ramp(info.geometry, i); });
-  for (const char* entry : {R"({"op":"resample","spacing":[0.5,0.9,1.1]})", R"({"op":"resample","spacing":[2,2,2]})", R"({"op":"resize","scale":1.3})",
-                            R"({"op":"resize","size":[20,60,37],"align":"centers","interpolation":"bspline3"})", R"({"op":"resample","spacing":[0.5,0.9,1.1],"grid":"center"})"}) {
+  for (const char* entry : {R"({"op":"resample","spacing":[0.5,0.9,1.1]})", R"({"op":"resample","spacing":[2,2,2]})",
+                            R"({"op":"resize","scale":1.3})",
+                            R"({"op":"resize","size":[20,60,37],"align":"centers","interpolation":"bspline3"})",
+                            R"({"op":"resample","spacing":[0.5,0.9,1.1],"grid":"center"})"}) {
     const Volume output = apply_map(*context, input, map_of(entry, info), 0);
     const Index3& n = output.geometry().size();
     for (std::int64_t z = n[2] / 3; z < n[2] * 2 / 3; ++z)
@@ -237,12 +257,17 @@ TEST(Resample, RampsKeepTheirWorldValues) {
 TEST(Resize, FollowsZoom) {
   const auto context = make_context(Device::cpu());
   const Volume input = volume_from(info_of({5, 1, 1}), [](std::int64_t i) { return i + 1; });
-  const auto resized = [&](const char* entry) { return values_of(apply_map(*context, input, map_of(entry, input.info()), 0)); };
-  EXPECT_EQ(resized(R"({"op":"resize","size":[9,1,1],"align":"centers"})"), (std::vector<double>{1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5}));
-  EXPECT_EQ(resized(R"({"op":"resize","size":[10,1,1]})"), (std::vector<double>{1, 1.25, 1.75, 2.25, 2.75, 3.25, 3.75, 4.25, 4.75, 5}));
+  const auto resized = [&](const char* entry) {
+    return values_of(apply_map(*context, input, map_of(entry, input.info()), 0));
+  };
+  EXPECT_EQ(resized(R"({"op":"resize","size":[9,1,1],"align":"centers"})"),
+            (std::vector<double>{1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5}));
+  EXPECT_EQ(resized(R"({"op":"resize","size":[10,1,1]})"),
+            (std::vector<double>{1, 1.25, 1.75, 2.25, 2.75, 3.25, 3.75, 4.25, 4.75, 5}));
   EXPECT_EQ(resized(R"({"op":"resize","size":[1,1,1],"align":"centers","antialias":false})"), (std::vector<double>{1}));
   EXPECT_EQ(map_of(R"({"op":"resize","longest":10})", info_of({40, 20, 3})).output.geometry.size(), (Index3{10, 5, 1}));
-  EXPECT_EQ(map_of(R"({"op":"resize","size":[10,null,null]})", info_of({40, 20, 3})).output.geometry.size(), (Index3{10, 20, 3}));
+  EXPECT_EQ(map_of(R"({"op":"resize","size":[10,null,null]})", info_of({40, 20, 3})).output.geometry.size(),
+            (Index3{10, 20, 3}));
   EXPECT_NE(fault_of(R"({"op":"resize"})"), "");
   EXPECT_NE(fault_of(R"({"op":"resize","size":4,"scale":2})"), "");
 }
@@ -263,7 +288,9 @@ TEST(Resize, AntialiasSmoothsOnlyWhatShrinks) {
   EXPECT_GE(map.matrices[0].taps(), 9);
   EXPECT_TRUE(map.matrices[1].is_identity());
   EXPECT_EQ(map.matrices[2].taps(), 2);
-  EXPECT_TRUE(map_of(R"({"op":"resize","size":[10,30,60],"antialias":false})", input).matrices[0].copies());  // every third voxel
+  EXPECT_TRUE(map_of(R"({"op":"resize","size":[10,30,60],"antialias":false})", input)
+                  .matrices[0]
+                  .copies());  // every third voxel
 }
 
 TEST(Labels, KeepTheirValuesAndType) {
@@ -271,12 +298,15 @@ TEST(Labels, KeepTheirValuesAndType) {
   VolumeInfo info = info_of({9, 8, 7}, DataType::int32);
   info.kind = ImageKind::label;
   const Volume labels = volume_from(info, [](std::int64_t i) { return 16777217 + i % 5 * 2; });
-  for (const char* entry : {R"({"op":"resize","scale":1.7})", R"({"op":"resample","spacing":[0.4,2.2,null]})", R"({"op":"resample","spacing":2,"antialias":true})"}) {
+  for (const char* entry : {R"({"op":"resize","scale":1.7})", R"({"op":"resample","spacing":[0.4,2.2,null]})",
+                            R"({"op":"resample","spacing":2,"antialias":true})"}) {
     const Volume output = apply_map(*context, labels, map_of(entry, info), 0);
     EXPECT_EQ(output.dtype(), DataType::int32);
-    for (const double value : values_of(output)) EXPECT_TRUE(value >= 16777217 && value <= 16777225 && std::fmod(value, 2) == 1);
+    for (const double value : values_of(output))
+      EXPECT_TRUE(value >= 16777217 && value <= 16777225 && std::fmod(value, 2) == 1);
   }
-  EXPECT_NE(refusal_of(R"({"op":"resize","scale":2,"interpolation":"linear"})", info).find("use \"nearest\""), std::string::npos);
+  EXPECT_NE(refusal_of(R"({"op":"resize","scale":2,"interpolation":"linear"})", info).find("use \"nearest\""),
+            std::string::npos);
   EXPECT_NE(refusal_of(R"({"op":"gaussian","sigma":1})", info).find("label"), std::string::npos);
 }
 
@@ -284,7 +314,8 @@ TEST(Images, ComeOutInFloat32) {
   for (const DataType type : all_types()) {
     EXPECT_EQ(map_of(R"({"op":"resize","size":8})", info_of({8, 8, 8}, type)).output.dtype, DataType::float32);
     EXPECT_EQ(map_of(R"({"op":"gaussian","sigma":0})", info_of({8, 8, 8}, type)).output.dtype, DataType::float32);
-    EXPECT_EQ(map_of(R"({"op":"resize","size":4,"interpolation":"nearest"})", info_of({8, 8, 8}, type)).output.dtype, type);
+    EXPECT_EQ(map_of(R"({"op":"resize","size":4,"interpolation":"nearest"})", info_of({8, 8, 8}, type)).output.dtype,
+              type);
   }
 }
 
@@ -304,7 +335,9 @@ TEST(GaussianStage, DifferentiatesInItsUnits) {
   VolumeInfo info = info_of({30, 5, 5});
   info.geometry = Geometry::from_spacing({30, 5, 5}, {0.5, 1, 1});
   const Volume input = volume_from(info, [](std::int64_t i) { return double(i % 30) * 0.5; });  // 1 per mm along x
-  const auto middle = [&](const char* entry) { return apply_map(*context, input, map_of(entry, info), 0).data_as<float>()[15 + 30 * 12]; };
+  const auto middle = [&](const char* entry) {
+    return apply_map(*context, input, map_of(entry, info), 0).data_as<float>()[15 + 30 * 12];
+  };
   EXPECT_NEAR(middle(R"({"op":"gaussian","sigma":1,"order":[1,0,0]})"), 1, 1e-3);
   EXPECT_NEAR(middle(R"({"op":"gaussian","sigma":2,"units":"voxel","order":[1,0,0]})"), 0.5, 1e-3);
 }
@@ -334,7 +367,8 @@ TEST(Stages, SayWhatIsWrong) {
   EXPECT_NE(fault_of(R"({"op":"flip"})"), "");
   EXPECT_NE(fault_of(R"({"op":"pad","before":-1})"), "");
   EXPECT_NE(fault_of(R"({"op":"pad_divisible","k":0})"), "");
-  EXPECT_NE(fault_of(R"({"op":"resize","size":4,"boundary":"reflected"})").find("did you mean 'reflect'"), std::string::npos);
+  EXPECT_NE(fault_of(R"({"op":"resize","size":4,"boundary":"reflected"})").find("did you mean 'reflect'"),
+            std::string::npos);
 }
 
 }  // namespace

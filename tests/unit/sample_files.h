@@ -8,16 +8,18 @@
 
 namespace volpipe::test {
 
-/// Path of `name` in the folder data/ of $VOLPIPE_SHARED, or of ../shared beside the sources; empty where it is absent.
+/// Path of `name` in the folder data/ of $VOLPIPE_SHARED, or of a folder `shared` beside the sources or the folder the
+/// test runs in, or above them; empty where it is absent.
 inline std::string sample_file(const std::string& name) {
   namespace fs = std::filesystem;
-  const char* shared = std::getenv("VOLPIPE_SHARED");
-  const fs::path sources = fs::path(__FILE__).parent_path().parent_path().parent_path();
-  for (const fs::path& folder :
-       {fs::path(shared ? shared : ""), sources / ".." / "shared", sources / ".." / ".." / "shared"}) {
+  const auto found_in = [&](const fs::path& folder) {
     std::error_code failure;
-    if (!folder.empty() && fs::exists(folder / "data" / name, failure)) return (folder / "data" / name).string();
-  }
+    return fs::exists(folder / "data" / name, failure) ? (folder / "data" / name).string() : std::string();
+  };
+  if (const char* shared = std::getenv("VOLPIPE_SHARED")) return found_in(shared);
+  for (const fs::path& start : {fs::absolute(__FILE__), fs::current_path()})
+    for (fs::path folder = start; folder.has_relative_path(); folder = folder.parent_path())
+      if (const std::string path = found_in(folder.parent_path() / "shared"); !path.empty()) return path;
   return {};
 }
 

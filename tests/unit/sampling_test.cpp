@@ -8,8 +8,9 @@
 namespace volpipe {
 namespace {
 
-const std::vector<Boundary> kBoundaries{Boundary::constant, Boundary::grid_constant, Boundary::nearest, Boundary::mirror,
-                                        Boundary::reflect,  Boundary::wrap,          Boundary::grid_wrap};
+const std::vector<Boundary> kBoundaries{Boundary::constant, Boundary::grid_constant, Boundary::nearest,
+                                        Boundary::mirror,   Boundary::reflect,       Boundary::wrap,
+                                        Boundary::grid_wrap};
 
 std::vector<double> applied(const AxisMatrix& matrix, const std::vector<double>& input, double fill = 0) {
   std::vector<double> output;
@@ -21,7 +22,8 @@ std::vector<double> applied(const AxisMatrix& matrix, const std::vector<double>&
   return output;
 }
 
-std::vector<double> sampled(const std::vector<double>& input, const std::vector<double>& at, Interpolation interpolation, Boundary boundary, double fill = 0) {
+std::vector<double> sampled(const std::vector<double>& input, const std::vector<double>& at,
+                            Interpolation interpolation, Boundary boundary, double fill = 0) {
   return applied(sample_axis(std::int64_t(input.size()), at, interpolation, boundary), input, fill);
 }
 
@@ -36,12 +38,14 @@ void expect_near(const std::vector<double>& actual, const std::vector<double>& e
   for (std::size_t i = 0; i < actual.size(); ++i) EXPECT_NEAR(actual[i], expected[i], tolerance) << "at " << i;
 }
 
-/// Coefficients of the interpolating cubic B-spline whose coefficients extend by `boundary`: (c[i-1] + 4c[i] + c[i+1]) / 6 = x[i].
+/// Coefficients of the interpolating cubic B-spline whose coefficients extend by `boundary`: (c[i-1] + 4c[i] + c[i+1])
+/// / 6 = x[i].
 std::vector<double> solved_coefficients(std::vector<double> x, Boundary boundary) {
   const std::size_t n = x.size();
   std::vector<std::vector<double>> a(n, std::vector<double>(n));
   for (std::size_t i = 0; i < n; ++i)
-    for (int d = -1; d <= 1; ++d) a[i][std::size_t(fold_index(std::int64_t(i) + d, std::int64_t(n), boundary))] += (d == 0 ? 4 : 1) / 6.0;
+    for (int d = -1; d <= 1; ++d)
+      a[i][std::size_t(fold_index(std::int64_t(i) + d, std::int64_t(n), boundary))] += (d == 0 ? 4 : 1) / 6.0;
   for (std::size_t p = 0; p < n; ++p)
     for (std::size_t i = 0; i < n; ++i) {
       if (i == p) continue;
@@ -76,18 +80,23 @@ TEST(FoldIndex, DrawsThePicturesOfSciPy) {
 }
 
 TEST(SampleAxis, NearestTiesGoUp) {
-  EXPECT_EQ(sampled(ramp(5), {0.5, 1.5, 2.5, 3.5}, Interpolation::nearest, Boundary::nearest), (std::vector<double>{2, 3, 4, 5}));
+  EXPECT_EQ(sampled(ramp(5), {0.5, 1.5, 2.5, 3.5}, Interpolation::nearest, Boundary::nearest),
+            (std::vector<double>{2, 3, 4, 5}));
 }
 
 TEST(SampleAxis, ConstantIsWholeAndGridConstantBlends) {
   for (const Interpolation interpolation : {Interpolation::nearest, Interpolation::linear, Interpolation::bspline3})
-    EXPECT_EQ(sampled(ramp(5), {-0.0001, 4.0000001, 9}, interpolation, Boundary::constant, -7), (std::vector<double>{-7, -7, -7}));
-  expect_near(sampled(ramp(5), {-0.25, 4.5, 6}, Interpolation::linear, Boundary::grid_constant, 10), {0.75 + 2.5, 2.5 + 5, 10}, 1e-15);
+    EXPECT_EQ(sampled(ramp(5), {-0.0001, 4.0000001, 9}, interpolation, Boundary::constant, -7),
+              (std::vector<double>{-7, -7, -7}));
+  expect_near(sampled(ramp(5), {-0.25, 4.5, 6}, Interpolation::linear, Boundary::grid_constant, 10),
+              {0.75 + 2.5, 2.5 + 5, 10}, 1e-15);
 }
 
 TEST(SampleAxis, WrapHasPeriodNMinusOne) {
-  EXPECT_EQ(sampled(ramp(5), {4, 5, 8, -1, -4}, Interpolation::linear, Boundary::wrap), (std::vector<double>{5, 2, 1, 4, 5}));
-  EXPECT_EQ(sampled(ramp(5), {5, -1, 4.5, 12}, Interpolation::linear, Boundary::grid_wrap), (std::vector<double>{1, 5, 3, 3}));
+  EXPECT_EQ(sampled(ramp(5), {4, 5, 8, -1, -4}, Interpolation::linear, Boundary::wrap),
+            (std::vector<double>{5, 2, 1, 4, 5}));
+  EXPECT_EQ(sampled(ramp(5), {5, -1, 4.5, 12}, Interpolation::linear, Boundary::grid_wrap),
+            (std::vector<double>{1, 5, 3, 3}));
 }
 
 TEST(SampleAxis, SplineSolvesTheDenseSystem) {
@@ -104,7 +113,8 @@ TEST(SampleAxis, SplineSolvesTheDenseSystem) {
         at.push_back(t);
         expected.push_back(sum);
       }
-      expect_near(applied(sample_axis(n, at, Interpolation::bspline3, boundary, 1e-15), x), expected, 1e-12 * double(n));
+      expect_near(applied(sample_axis(n, at, Interpolation::bspline3, boundary, 1e-15), x), expected,
+                  1e-12 * double(n));
       expect_near(sampled(x, at, Interpolation::bspline3, boundary), expected, 2e-7 * double(n));
     }
 }
@@ -113,13 +123,18 @@ TEST(SampleAxis, SplineOfTheRampHasTheExactReflectCoefficients) {
   // At voxel 0 of the coefficients 0.8, 2, 3.2: (c0 + 4 c0 + c1) / 6 = 1; between, the spline through them.
   const auto spline = [](const std::vector<double>& c, double t) {
     double sum = 0;
-    for (std::int64_t i = -3; i < 7; ++i) sum += c[std::size_t(fold_index(i, std::int64_t(c.size()), Boundary::reflect))] * cubic_bspline(t - double(i));
+    for (std::int64_t i = -3; i < 7; ++i)
+      sum += c[std::size_t(fold_index(i, std::int64_t(c.size()), Boundary::reflect))] * cubic_bspline(t - double(i));
     return sum;
   };
-  const AxisMatrix two = sample_axis(2, std::vector<double>{0.3, -0.4, 1.2}, Interpolation::bspline3, Boundary::reflect, 1e-15);
-  expect_near(applied(two, {1, 2}), {spline({0.75, 2.25}, 0.3), spline({0.75, 2.25}, -0.4), spline({0.75, 2.25}, 1.2)}, 1e-12);
-  const AxisMatrix three = sample_axis(3, std::vector<double>{0.3, -0.4, 1.2}, Interpolation::bspline3, Boundary::reflect, 1e-15);
-  expect_near(applied(three, {1, 2, 3}), {spline({0.8, 2, 3.2}, 0.3), spline({0.8, 2, 3.2}, -0.4), spline({0.8, 2, 3.2}, 1.2)}, 1e-12);
+  const AxisMatrix two =
+      sample_axis(2, std::vector<double>{0.3, -0.4, 1.2}, Interpolation::bspline3, Boundary::reflect, 1e-15);
+  expect_near(applied(two, {1, 2}), {spline({0.75, 2.25}, 0.3), spline({0.75, 2.25}, -0.4), spline({0.75, 2.25}, 1.2)},
+              1e-12);
+  const AxisMatrix three =
+      sample_axis(3, std::vector<double>{0.3, -0.4, 1.2}, Interpolation::bspline3, Boundary::reflect, 1e-15);
+  expect_near(applied(three, {1, 2, 3}),
+              {spline({0.8, 2, 3.2}, 0.3), spline({0.8, 2, 3.2}, -0.4), spline({0.8, 2, 3.2}, 1.2)}, 1e-12);
 }
 
 TEST(SampleAxis, VoxelsAreTheirOwnSamples) {
@@ -128,7 +143,8 @@ TEST(SampleAxis, VoxelsAreTheirOwnSamples) {
       for (const std::int64_t n : {1, 2, 3, 17, 33}) {
         std::vector<double> at;
         for (std::int64_t i = 0; i < n; ++i) at.push_back(double(i));
-        EXPECT_TRUE(sample_axis(n, at, interpolation, boundary).is_identity()) << int(interpolation) << int(boundary) << n;
+        EXPECT_TRUE(sample_axis(n, at, interpolation, boundary).is_identity())
+            << int(interpolation) << int(boundary) << n;
       }
 }
 
@@ -138,7 +154,8 @@ TEST(SampleAxis, ConstantsStayAndRampsStayInside) {
       for (const std::int64_t n : {1, 2, 3, 17, 33}) {
         std::vector<double> at;
         for (double t = -2.7; t < double(n) + 2; t += 0.3) at.push_back(t);
-        expect_near(sampled(std::vector<double>(std::size_t(n), 3.0), at, interpolation, boundary, 3), std::vector<double>(at.size(), 3.0), 1e-14);
+        expect_near(sampled(std::vector<double>(std::size_t(n), 3.0), at, interpolation, boundary, 3),
+                    std::vector<double>(at.size(), 3.0), 1e-14);
       }
   std::vector<double> at, expected;
   for (double t = 20; t < 43; t += 0.3) {
@@ -155,7 +172,10 @@ TEST(SampleAxis, SplineIsTwentySixTapsWide) {
 }
 
 TEST(Gaussian, HasSciPysTaps) {
-  expect_near(gaussian_kernel(1), {0.00013383, 0.00443186, 0.05399113, 0.24197145, 0.39894347, 0.24197145, 0.05399113, 0.00443186, 0.00013383}, 5e-9);
+  expect_near(
+      gaussian_kernel(1),
+      {0.00013383, 0.00443186, 0.05399113, 0.24197145, 0.39894347, 0.24197145, 0.05399113, 0.00443186, 0.00013383},
+      5e-9);
   EXPECT_EQ(gaussian_kernel(0), std::vector<double>{1});
   EXPECT_EQ(gaussian_kernel(2).size(), 17u);
   EXPECT_EQ(gaussian_kernel(1, 0, 2).size(), 5u);
@@ -165,7 +185,8 @@ TEST(Gaussian, DerivativesOfPolynomials) {
   const auto moment = [](int order, double power) {
     const std::vector<double> kernel = gaussian_kernel(2, order, 8);
     double sum = 0;
-    for (std::size_t i = 0; i < kernel.size(); ++i) sum += kernel[i] * std::pow(double(i) - double(kernel.size() / 2), power);
+    for (std::size_t i = 0; i < kernel.size(); ++i)
+      sum += kernel[i] * std::pow(double(i) - double(kernel.size() / 2), power);
     return sum;
   };
   EXPECT_NEAR(moment(1, 1), 1, 1e-9);

@@ -29,7 +29,8 @@ TEST(Separable, EveryCaseAtEverySize) {
       const auto map = map_if_possible(entry, input.info());
       if (!map) continue;
       const Volume output = apply_map(*context, input, *map, fill_of(*map));
-      EXPECT_LE(relative_difference(values_of(output), reference(input, *map, fill_of(*map))), 2e-6) << entry << " on " << size_in_words(size);
+      EXPECT_LE(relative_difference(values_of(output), reference(input, *map, fill_of(*map))), 2e-6)
+          << entry << " on " << size_in_words(size);
     }
   }
 }
@@ -70,24 +71,29 @@ TEST(Separable, TheSameForAnyNumberOfThreads) {
 
 TEST(Separable, CopiesKeepEveryBit) {
   const auto context = make_context(Device::cpu());
-  const Volume labels = volume_from(info_of({5, 4, 3}, DataType::uint32), [](std::int64_t i) { return 4294967295.0 - double(i); });
+  const Volume labels =
+      volume_from(info_of({5, 4, 3}, DataType::uint32), [](std::int64_t i) { return 4294967295.0 - double(i); });
   const Volume flipped = apply_map(*context, labels, map_of(R"({"op":"flip","axes":"xyz"})", labels.info()), 0);
-  for (std::int64_t i = 0; i < 60; ++i) EXPECT_EQ(flipped.data_as<std::uint32_t>()[i], labels.data_as<std::uint32_t>()[59 - i]);
+  for (std::int64_t i = 0; i < 60; ++i)
+    EXPECT_EQ(flipped.data_as<std::uint32_t>()[i], labels.data_as<std::uint32_t>()[59 - i]);
 
   Volume bits(info_of({4, 3, 2}), Buffer::host(96));
-  for (std::uint32_t i = 0; i < 24; ++i) bits.data_as<std::uint32_t>()[i] = 0x7f800001u + i * 0x01000000u;  // signalling NaNs among them
+  for (std::uint32_t i = 0; i < 24; ++i)
+    bits.data_as<std::uint32_t>()[i] = 0x7f800001u + i * 0x01000000u;  // signalling NaNs among them
   const Volume turned = apply_map(*context, bits, map_of(R"({"op":"permute","order":"zyx"})", bits.info()), 0);
   for (std::int64_t z = 0; z < 2; ++z)
     for (std::int64_t y = 0; y < 3; ++y)
       for (std::int64_t x = 0; x < 4; ++x)
-        EXPECT_EQ(turned.data_as<std::uint32_t>()[z + 2 * (y + 3 * x)], bits.data_as<std::uint32_t>()[x + 4 * (y + 3 * z)]);
+        EXPECT_EQ(turned.data_as<std::uint32_t>()[z + 2 * (y + 3 * x)],
+                  bits.data_as<std::uint32_t>()[x + 4 * (y + 3 * z)]);
 }
 
 TEST(Separable, FillRoundsAndSaturates) {
   const auto context = make_context(Device::cpu());
   const auto padded = [&](DataType type, double fill) {
     const Volume input = volume_from(info_of({1, 1, 1}, type), [](std::int64_t) { return 5; });
-    return values_of(apply_map(*context, input, map_of(R"({"op":"pad","before":[1,0,0]})", input.info()), fill)).front();
+    return values_of(apply_map(*context, input, map_of(R"({"op":"pad","before":[1,0,0]})", input.info()), fill))
+        .front();
   };
   EXPECT_EQ(padded(DataType::uint8, 300), 255);
   EXPECT_EQ(padded(DataType::uint8, -3), 0);
@@ -115,11 +121,16 @@ TEST(Separable, NaNStaysWithinTheSupport) {
 TEST(Separable, ComposedEqualsStaged) {
   const auto context = make_context(Device::cpu());
   const Volume input = random_volume(info_of({19, 18, 21}, DataType::int16));
-  const std::vector<const char*> lattice{R"({"op":"flip","axes":"xz"})", R"({"op":"permute","order":"zxy"})", R"({"op":"reorient","axes":"PSL"})",
-                                         R"({"op":"crop","start":[2,1,3],"size":9,"clip":true})", R"({"op":"pad","before":3,"after":2,"boundary":"reflect"})",
-                                         R"({"op":"pad","before":3,"after":2,"boundary":"grid-wrap"})", R"({"op":"pad","before":[0,2,0],"after":3,"fill":4})"};
-  const std::vector<const char*> computing{R"({"op":"resize","scale":0.7})", R"({"op":"gaussian","sigma":1.5,"boundary":"grid-wrap"})",
-                                           R"({"op":"resize","scale":1.6,"interpolation":"bspline3","boundary":"mirror"})"};
+  const std::vector<const char*> lattice{R"({"op":"flip","axes":"xz"})",
+                                         R"({"op":"permute","order":"zxy"})",
+                                         R"({"op":"reorient","axes":"PSL"})",
+                                         R"({"op":"crop","start":[2,1,3],"size":9,"clip":true})",
+                                         R"({"op":"pad","before":3,"after":2,"boundary":"reflect"})",
+                                         R"({"op":"pad","before":3,"after":2,"boundary":"grid-wrap"})",
+                                         R"({"op":"pad","before":[0,2,0],"after":3,"fill":4})"};
+  const std::vector<const char*> computing{
+      R"({"op":"resize","scale":0.7})", R"({"op":"gaussian","sigma":1.5,"boundary":"grid-wrap"})",
+      R"({"op":"resize","scale":1.6,"interpolation":"bspline3","boundary":"mirror"})"};
   const auto check = [&](const char* first_entry, const char* second_entry) {
     const GridMap first = map_of(first_entry, input.info());
     const GridMap second = map_of(second_entry, first.output);
@@ -151,7 +162,8 @@ TEST(Separable, DoesNotComposeWhatWouldChange) {
   EXPECT_FALSE(composes(R"({"op":"pad","after":1,"fill":2})", R"({"op":"pad","after":1,"fill":1})"));
   EXPECT_FALSE(composes(R"({"op":"pad","after":1,"fill":"min"})", R"({"op":"flip","axes":"x"})"));
   EXPECT_TRUE(composes(R"({"op":"flip","axes":"x"})", R"({"op":"pad","after":1,"fill":"min"})"));
-  EXPECT_FALSE(composes(R"({"op":"gaussian","sigma":1})", R"({"op":"pad","after":1,"fill":0.5})"));  // int16 rounds the fill first
+  EXPECT_FALSE(composes(R"({"op":"gaussian","sigma":1})",
+                        R"({"op":"pad","after":1,"fill":0.5})"));  // int16 rounds the fill first
 }
 
 TEST(Separable, ScratchIsWhatBothOrdersNeed) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "io/module/dicom_data_set.h"
 #include "volume/matrix.h"
 
 namespace volpipe::io {
@@ -41,8 +42,9 @@ struct DicomFile {
   bool planar_samples = false;  ///< RRR..GGG..BBB.. rather than RGBRGB..
   bool localizer = false;       ///< ImageType says LOCALIZER
   bool multi_frame = false;     ///< more than one frame
-  bool plain = false;           ///< the pixels lie uncompressed and little-endian at pixel_offset
-  std::uint64_t pixel_offset = 0;
+  std::string transfer_syntax;  ///< UID
+  bool big_endian = false;
+  DicomPixels pixels;
   std::vector<DicomFrame> frames;
   std::string fault;  ///< why the pixel data cannot be whole, naming the file; empty when they seem to be
 

@@ -151,9 +151,9 @@ void apply_nrrd_kinds(const HeaderFields& fields, std::int64_t components, Heade
 
 void note_missing_geometry(const HeaderFields& fields, bool nrrd, Notices& notices) {
   const auto has = [&](const char* key) { return fields.contains(key); };
-  if (nrrd ? !has("space directions") && !has("spacings") : !has("elementspacing") && !has("elementsize"))
+  if (nrrd ? !has("space directions") && !has("spacings") : !has("ElementSpacing") && !has("ElementSize"))
     notices.add("no_spacing", "the header gives no voxel spacing: 1 mm was taken");
-  if (nrrd ? !has("space directions") : !has("transformmatrix") && !has("orientation") && !has("rotation"))
+  if (nrrd ? !has("space directions") : !has("TransformMatrix") && !has("Orientation") && !has("Rotation"))
     notices.add("no_direction",
                 "the header gives no axis directions: the axes were taken to run to the left, posterior and superior");
   else if (nrrd && !has("space"))

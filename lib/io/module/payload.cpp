@@ -128,24 +128,24 @@ bool is_true(const std::string& text) { return !text.empty() && (text[0] == 'T' 
 
 void locate_meta_payload(const std::string& path, const HeaderFields& fields, std::uint64_t header_bytes,
                          Payload& payload) {
-  const std::string data_file = field_of(fields, "elementdatafile");
+  const std::string data_file = field_of(fields, "ElementDataFile");
   if (data_file.starts_with("LIST") || is_number_list(data_file))
     throw Error(ErrorCode::unsupported, "its voxels are spread over several files: save it again with one data file")
         .with_path(path);
-  const std::string binary = field_of(fields, "binarydata");
+  const std::string binary = field_of(fields, "BinaryData");
   if (!binary.empty() && !is_true(binary))
     throw Error(ErrorCode::unsupported, "its voxels are stored as text: save it again with BinaryData = True")
         .with_path(path);
   const bool local = data_file == "LOCAL" || data_file == "Local" || data_file == "local";
   payload.path = local ? path : data_file_beside(path, data_file);
   payload.offset = local ? header_bytes : 0;
-  const bool packed = is_true(field_of(fields, "compresseddata"));
+  const bool packed = is_true(field_of(fields, "CompressedData"));
   payload.encoding = packed ? Payload::Encoding::deflate : Payload::Encoding::raw;
   payload.length =
-      packed ? std::uint64_t(std::max<std::int64_t>(0, whole_number(path, fields, "compresseddatasize", 0))) : 0;
+      packed ? std::uint64_t(std::max<std::int64_t>(0, whole_number(path, fields, "CompressedDataSize", 0))) : 0;
   payload.big_endian =
-      is_true(field_of(fields, "binarydatabyteordermsb")) || is_true(field_of(fields, "elementbyteordermsb"));
-  const std::int64_t skip = whole_number(path, fields, "headersize", 0);
+      is_true(field_of(fields, "BinaryDataByteOrderMSB")) || is_true(field_of(fields, "ElementByteOrderMSB"));
+  const std::int64_t skip = whole_number(path, fields, "HeaderSize", 0);
   if (skip == -1 && !packed) payload.from_end = true;
   else if (skip > 0) payload.offset = std::uint64_t(skip);
 }
@@ -167,19 +167,19 @@ std::vector<double> numbers_of(const std::string& path, const HeaderFields& fiel
 
 /// What MetaIO would complain of on standard error.
 void check_meta_fields(const std::string& path, const HeaderFields& fields) {
-  const std::int64_t dimensions = whole_number(path, fields, "ndims", 0);
+  const std::int64_t dimensions = whole_number(path, fields, "NDims", 0);
   if (dimensions < 1 || dimensions > 10)
-    refuse(path, "the header field 'NDims' is '" + field_of(fields, "ndims") + "' where 2, 3 or 4 is expected");
+    refuse(path, "the header field 'NDims' is '" + field_of(fields, "NDims") + "' where 2, 3 or 4 is expected");
   const auto count = std::size_t(dimensions);
-  const auto sizes = numbers_of(path, fields, "dimsize", count);
+  const auto sizes = numbers_of(path, fields, "DimSize", count);
   if (sizes.empty() || std::any_of(sizes.begin(), sizes.end(), [](double n) { return n < 1 || n > 2147483647; }))
-    refuse(path, "the header field 'DimSize' is '" + field_of(fields, "dimsize") + "' where " + std::to_string(count) +
+    refuse(path, "the header field 'DimSize' is '" + field_of(fields, "DimSize") + "' where " + std::to_string(count) +
                      " positive sizes are expected");
-  for (const char* key : {"elementspacing", "elementsize", "offset", "position", "origin", "centerofrotation"})
+  for (const char* key : {"ElementSpacing", "ElementSize", "Offset", "Position", "Origin", "CenterOfRotation"})
     numbers_of(path, fields, key, count);
-  for (const char* key : {"transformmatrix", "orientation", "rotation"}) numbers_of(path, fields, key, count * count);
-  if (!field_of(fields, "elementtype").starts_with("MET_"))
-    refuse(path, "the header field 'ElementType' is '" + field_of(fields, "elementtype") +
+  for (const char* key : {"TransformMatrix", "Orientation", "Rotation"}) numbers_of(path, fields, key, count * count);
+  if (!field_of(fields, "ElementType").starts_with("MET_"))
+    refuse(path, "the header field 'ElementType' is '" + field_of(fields, "ElementType") +
                      "' where a type such as MET_SHORT is expected");
 }
 
@@ -272,9 +272,9 @@ TextHeader read_meta_header(const std::string& path) {
       if (trimmed(line).empty()) continue;
       break;
     }
-    const std::string key = lower(trimmed(line.substr(0, equals)));
+    const std::string key = trimmed(line.substr(0, equals));
     header.fields[key] = trimmed(line.substr(equals + 1));
-    if (key != "elementdatafile") continue;
+    if (key != "ElementDataFile") continue;
     check_meta_fields(path, header.fields);
     locate_meta_payload(path, header.fields, lines.position(), header.payload);
     return header;

@@ -8,7 +8,7 @@
 
 namespace volpipe::io {
 
-/// Keys of a text header, lower case, with their values as written.
+/// Keys of a text header, for NRRD in lower case, for MetaImage (where case matters) as written; with their values.
 using HeaderFields = std::map<std::string, std::string>;
 
 struct Payload {

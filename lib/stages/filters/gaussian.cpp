@@ -13,7 +13,9 @@ constexpr double kLongestRadius = 16384;  // voxels
 }  // namespace
 
 template <>
-struct EnumNames<Units> { static constexpr std::array names{"mm", "voxel"}; };
+struct EnumNames<Units> {
+  static constexpr std::array names{"mm", "voxel"};
+};
 
 namespace {
 
@@ -37,7 +39,8 @@ class Gaussian final : public SeparableStage {
   }
 
   GridMap map(const VolumeInfo& input) const override {
-    if (input.kind == ImageKind::label) throw Error(ErrorCode::usage, "gaussian would mix label values: let it act on images with \"on\"");
+    if (input.kind == ImageKind::label)
+      throw Error(ErrorCode::usage, "gaussian would mix label values: let it act on images with \"on\"");
     std::array<AxisRule, 3> rules;
     for (std::size_t axis = 0; axis < 3; ++axis) rules[axis] = {axis_matrix(input.geometry, axis)};
     GridMap map = grid_map(input, {0, 1, 2}, std::move(rules), params_.fill);
@@ -50,8 +53,9 @@ class Gaussian final : public SeparableStage {
     const double unit = params_.units == Units::mm ? geometry.spacing()[axis] : 1.0;
     const double sigma = params_.sigma.value[axis] / unit;
     if (params_.truncate * sigma > kLongestRadius)
-      throw Error(ErrorCode::usage, "'sigma' reaches over " + std::to_string(std::int64_t(params_.truncate * sigma)) + " voxels, at most " +
-                                        std::to_string(std::int64_t(kLongestRadius)) + " are possible: use a smaller 'sigma' or 'truncate'");
+      throw Error(ErrorCode::usage, "'sigma' reaches over " + std::to_string(std::int64_t(params_.truncate * sigma)) +
+                                        " voxels, at most " + std::to_string(std::int64_t(kLongestRadius)) +
+                                        " are possible: use a smaller 'sigma' or 'truncate'");
     const int order = int(params_.order.value[axis]);
     std::vector<double> kernel = gaussian_kernel(sigma, order, params_.truncate);
     for (double& weight : kernel) weight /= std::pow(unit, order);
@@ -72,10 +76,12 @@ StageDefinition stage_gaussian() {
        .targets = StageTargets::images,
        .example = {{"op", "gaussian"}, {"sigma", 1.0}}},
       Parameters<Params>()
-          .add("sigma", &Params::sigma, {.min = 0, .unit = "mm", .required = true}, "standard deviation; 0 leaves an axis alone")
+          .add("sigma", &Params::sigma, {.min = 0, .unit = "mm", .required = true},
+               "standard deviation; 0 leaves an axis alone")
           .add("units", &Params::units, {}, "unit of sigma and of the derivatives")
           .add("order", &Params::order, {.min = 0, .max = 3}, "derivative along each axis, per 'units'; 0 smooths")
-          .add("truncate", &Params::truncate, {.min = 0, .exclusive_min = true}, "radius of the kernel in standard deviations")
+          .add("truncate", &Params::truncate, {.min = 0, .exclusive_min = true},
+               "radius of the kernel in standard deviations")
           .add("boundary", &Params::boundary, {}, "what lies outside the image")
           .add("fill", &Params::fill, {}, "value outside the image for the constant boundaries"));
 }

@@ -51,8 +51,10 @@ class Crop final : public SeparableStage {
       kept.size[axis] = end - begin;
     }
     if (empty || (outside && !params_.clip))
-      throw Error(ErrorCode::usage, "the crop starts at voxel " + in_words(block.start) + " with " + size_in_words(block.size) + ", the image has " +
-                                        size_in_words(n) + (empty ? ": nothing is left; move the crop" : ": keep inside it, or set \"clip\": true"));
+      throw Error(ErrorCode::usage,
+                  "the crop starts at voxel " + in_words(block.start) + " with " + size_in_words(block.size) +
+                      ", the image has " + size_in_words(n) +
+                      (empty ? ": nothing is left; move the crop" : ": keep inside it, or set \"clip\": true"));
     return window_map(input, kept.start, kept.size, Boundary::constant, {});
   }
 
@@ -60,7 +62,9 @@ class Crop final : public SeparableStage {
   Block block_of_size() const {
     Block block{{}, params_.size->value};
     for (std::size_t axis = 0; axis < 3; ++axis)
-      block.start[axis] = params_.start ? (*params_.start)[axis] : std::int64_t(std::floor((*params_.center)[axis] + 0.5)) - block.size[axis] / 2;
+      block.start[axis] = params_.start
+                              ? (*params_.start)[axis]
+                              : std::int64_t(std::floor((*params_.center)[axis] + 0.5)) - block.size[axis] / 2;
     return block;
   }
 
@@ -71,7 +75,8 @@ class Crop final : public SeparableStage {
     low.fill(std::numeric_limits<double>::infinity());
     high.fill(-std::numeric_limits<double>::infinity());
     for (int corner = 0; corner < 8; ++corner) {
-      const Vec3 index = to_index({(*params_.box)[corner & 1][0], (*params_.box)[corner >> 1 & 1][1], (*params_.box)[corner >> 2][2]});
+      const Vec3 index =
+          to_index({(*params_.box)[corner & 1][0], (*params_.box)[corner >> 1 & 1][1], (*params_.box)[corner >> 2][2]});
       for (std::size_t axis = 0; axis < 3; ++axis) {
         low[axis] = std::min(low[axis], index[axis]);
         high[axis] = std::max(high[axis], index[axis]);
@@ -100,11 +105,14 @@ StageDefinition stage_crop() {
        .targets = StageTargets::all,
        .example = {{"op", "crop"}, {"start", {0, 0, 0}}, {"size", {8, 8, 8}}, {"clip", true}}},
       Parameters<Crop::Params>()
-          .add("start", &Crop::Params::start, {.min = -1e9, .max = 1e9, .unit = "voxel"}, "first voxel kept, with 'size'")
-          .add("center", &Crop::Params::center, {.min = -1e9, .max = 1e9, .unit = "voxel"}, "voxel that becomes number size / 2, with 'size'")
+          .add("start", &Crop::Params::start, {.min = -1e9, .max = 1e9, .unit = "voxel"},
+               "first voxel kept, with 'size'")
+          .add("center", &Crop::Params::center, {.min = -1e9, .max = 1e9, .unit = "voxel"},
+               "voxel that becomes number size / 2, with 'size'")
           .add("size", &Crop::Params::size, {.min = 1, .max = 1e9, .unit = "voxel"}, "voxels kept along each axis")
           .add("box", &Crop::Params::box, {.unit = "mm"},
-               "two opposite corners in RAS world millimetres: voxels whose centres lie inside; on an oblique grid the block around the box")
+               "two opposite corners in RAS world millimetres: voxels whose centres lie inside; on an oblique grid the "
+               "block around the box")
           .add("clip", &Crop::Params::clip, {}, "keep what lies inside the image instead of failing"));
 }
 

@@ -42,7 +42,8 @@ StageDefinition stage_flip() {
        .example = {{"op", "flip"}, {"axes", "x"}}},
       Parameters<Flip::Params>()
           .add("axes", &Flip::Params::axes, {.required = true}, "voxel axes to reverse")
-          .add("move_world", &Flip::Params::move_world, {}, "mirror the image in the world (augmentation) instead of keeping every voxel's place"));
+          .add("move_world", &Flip::Params::move_world, {},
+               "mirror the image in the world (augmentation) instead of keeping every voxel's place"));
 }
 
 }  // namespace volpipe

@@ -19,7 +19,8 @@ Interpolation interpolation_for(const VolumeInfo& input, const SamplingParams& p
   const Interpolation chosen = params.interpolation.value_or(label ? Interpolation::nearest : Interpolation::linear);
   if (label && chosen != Interpolation::nearest)
     throw Error(ErrorCode::usage, std::string("'") + EnumNames<Interpolation>::names[std::size_t(chosen)] +
-                                      "' interpolation would mix label values: use \"nearest\", or let the stage act on images alone with \"on\"");
+                                      "' interpolation would mix label values: use \"nearest\", or let the stage act "
+                                      "on images alone with \"on\"");
   return chosen;
 }
 
@@ -27,11 +28,14 @@ bool antialiases(const VolumeInfo& input, const SamplingParams& params, Interpol
   return input.kind != ImageKind::label && params.antialias.value_or(interpolation != Interpolation::nearest);
 }
 
-AxisMatrix sampled(std::int64_t size, const AxisSamples& samples, Interpolation interpolation, Boundary boundary, bool antialias) {
+AxisMatrix sampled(std::int64_t size, const AxisSamples& samples, Interpolation interpolation, Boundary boundary,
+                   bool antialias) {
   AxisMatrix sampling = sample_axis(size, samples.coordinates, interpolation, boundary);
   if (!antialias || samples.scale <= 1) return sampling;
   auto smoothed = AxisMatrix::compose(sampling, antialias_axis(size, samples.scale));
-  if (!smoothed) throw Error(ErrorCode::unsupported, "anti-aliasing cannot be combined with this boundary: set \"antialias\": false");
+  if (!smoothed)
+    throw Error(ErrorCode::unsupported,
+                "anti-aliasing cannot be combined with this boundary: set \"antialias\": false");
   return std::move(*smoothed);
 }
 
@@ -43,7 +47,8 @@ AxisRule reversed_axis(std::int64_t size) {
   return {AxisMatrix::lattice(size, source), -1, double(size - 1)};
 }
 
-GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis, std::array<AxisRule, 3> rules, Fill fill) {
+GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis, std::array<AxisRule, 3> rules,
+                 Fill fill) {
   Affine target_to_source{Matrix3{}, {}};
   Index3 size;
   GridMap map{input, source_axis, {}, fill};
@@ -76,8 +81,10 @@ void check_grid_size(const Vec3& size) {
                     size[0] * size[1] * size[2] <= kMostVoxels;
   if (!empty && fits) return;
   char words[160];
-  std::snprintf(words, sizeof words, "the result would have %.0f x %.0f x %.0f voxels, %s: change the sizes or the spacing", size[0], size[1],
-                size[2], empty ? "and every axis needs at least one" : "more than volpipe holds (2^40, 2^31 on an axis)");
+  std::snprintf(words, sizeof words,
+                "the result would have %.0f x %.0f x %.0f voxels, %s: change the sizes or the spacing", size[0],
+                size[1], size[2],
+                empty ? "and every axis needs at least one" : "more than volpipe holds (2^40, 2^31 on an axis)");
   throw Error(ErrorCode::usage, words);
 }
 
@@ -113,7 +120,8 @@ GridMap sampling_map(const VolumeInfo& input, const std::array<AxisSamples, 3>& 
   std::array<AxisRule, 3> rules;
   bool smooths = false;
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    rules[axis] = {sampled(input.geometry.size()[axis], axes[axis], interpolation, params.boundary, antialias), axes[axis].scale, axes[axis].offset};
+    rules[axis] = {sampled(input.geometry.size()[axis], axes[axis], interpolation, params.boundary, antialias),
+                   axes[axis].scale, axes[axis].offset};
     smooths = smooths || !rules[axis].matrix.copies();
   }
   GridMap map = grid_map(input, kSameAxes, std::move(rules), params.fill);

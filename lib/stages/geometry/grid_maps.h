@@ -21,7 +21,8 @@ struct AxisRule {
 AxisRule reversed_axis(std::int64_t size);
 
 /// Target axis i from source axis source_axis[i] by rules[i]; pixel type and everything else are the input's.
-GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis, std::array<AxisRule, 3> rules, Fill fill = {});
+GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis, std::array<AxisRule, 3> rules,
+                 Fill fill = {});
 
 /// Voxels [start, start + size) of the infinite extension of the grid: a crop, a pad or both.
 GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, Boundary boundary, Fill fill);
@@ -36,7 +37,9 @@ double round_half_up(double voxels);
 /// Which part of the axis stays put when its size changes: the middle voxel (index size / 2), the first, or the last.
 enum class Alignment : std::uint8_t { center, start, end };
 template <>
-struct EnumNames<Alignment> { static constexpr std::array names{"center", "start", "end"}; };
+struct EnumNames<Alignment> {
+  static constexpr std::array names{"center", "start", "end"};
+};
 
 /// Crops and pads each axis to `size`.
 GridMap fit_map(const VolumeInfo& input, const Index3& size, Alignment align, Boundary boundary, Fill fill);
@@ -58,7 +61,8 @@ void add_sampling_parameters(Parameters<P>& parameters) {
       .add("interpolation", static_cast<std::optional<Interpolation> P::*>(&SamplingParams::interpolation), {},
            "how values between voxels are found; default linear for images, nearest for labels")
       .add("boundary", static_cast<Boundary P::*>(&SamplingParams::boundary), {}, "what lies outside the image")
-      .add("fill", static_cast<Fill P::*>(&SamplingParams::fill), {}, "value outside the image for the constant boundaries")
+      .add("fill", static_cast<Fill P::*>(&SamplingParams::fill), {},
+           "value outside the image for the constant boundaries")
       .add("antialias", static_cast<std::optional<bool> P::*>(&SamplingParams::antialias), {},
            "smooth before an axis is reduced; default on, off for labels and nearest");
 }

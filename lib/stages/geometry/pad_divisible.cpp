@@ -38,10 +38,13 @@ StageDefinition stage_pad_divisible() {
        .targets = StageTargets::all,
        .example = {{"op", "pad_divisible"}, {"k", 16}}},
       Parameters<PadDivisible::Params>()
-          .add("k", &PadDivisible::Params::k, {.min = 1, .max = 1e9, .unit = "voxel", .required = true}, "sizes become multiples of k")
+          .add("k", &PadDivisible::Params::k, {.min = 1, .max = 1e9, .unit = "voxel", .required = true},
+               "sizes become multiples of k")
           .add("boundary", &PadDivisible::Params::boundary, {}, "what the new voxels hold")
           .add("fill", &PadDivisible::Params::fill, {}, "value of the new voxels for the constant boundaries")
-          .add("align", &PadDivisible::Params::align, {}, "where the image lies in the result: its middle voxel (number size / 2) in the middle, at the start or at the end"));
+          .add("align", &PadDivisible::Params::align, {},
+               "where the image lies in the result: its middle voxel (number size / 2) in the middle, at the start or "
+               "at the end"));
 }
 
 }  // namespace volpipe

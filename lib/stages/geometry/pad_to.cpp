@@ -19,7 +19,8 @@ class PadTo final : public SeparableStage {
 
   GridMap map(const VolumeInfo& input) const override {
     Index3 size = input.geometry.size();
-    for (std::size_t axis = 0; axis < 3; ++axis) size[axis] = std::max(size[axis], params_.size.value[axis].value_or(1));
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      size[axis] = std::max(size[axis], params_.size.value[axis].value_or(1));
     return fit_map(input, size, params_.align, params_.boundary, params_.fill);
   }
 
@@ -37,10 +38,13 @@ StageDefinition stage_pad_to() {
        .targets = StageTargets::all,
        .example = {{"op", "pad_to"}, {"size", 24}}},
       Parameters<PadTo::Params>()
-          .add("size", &PadTo::Params::size, {.min = 1, .max = 1e9, .unit = "voxel", .required = true}, "least voxels along each axis; null keeps an axis")
+          .add("size", &PadTo::Params::size, {.min = 1, .max = 1e9, .unit = "voxel", .required = true},
+               "least voxels along each axis; null keeps an axis")
           .add("boundary", &PadTo::Params::boundary, {}, "what the new voxels hold")
           .add("fill", &PadTo::Params::fill, {}, "value of the new voxels for the constant boundaries")
-          .add("align", &PadTo::Params::align, {}, "where the image lies in the result: its middle voxel (number size / 2) in the middle, at the start or at the end"));
+          .add("align", &PadTo::Params::align, {},
+               "where the image lies in the result: its middle voxel (number size / 2) in the middle, at the start or "
+               "at the end"));
 }
 
 }  // namespace volpipe

@@ -13,13 +13,15 @@ class Permute final : public SeparableStage {
   explicit Permute(Params params) : params_(std::move(params)) {}
 
   static void check(const Params& params, const std::string& pointer, Faults& faults) {
-    if (params.order.axes.size() != 3) faults.add(pointer + "/order", "'order' must name all three axes, such as \"zyx\" or [2, 1, 0]");
+    if (params.order.axes.size() != 3)
+      faults.add(pointer + "/order", "'order' must name all three axes, such as \"zyx\" or [2, 1, 0]");
   }
 
   GridMap map(const VolumeInfo& input) const override {
     const std::array<int, 3> order{params_.order.axes[0], params_.order.axes[1], params_.order.axes[2]};
     std::array<AxisRule, 3> rules;
-    for (std::size_t axis = 0; axis < 3; ++axis) rules[axis] = {AxisMatrix::identity(input.geometry.size()[std::size_t(order[axis])])};
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      rules[axis] = {AxisMatrix::identity(input.geometry.size()[std::size_t(order[axis])])};
     return grid_map(input, order, std::move(rules));
   }
 
@@ -30,13 +32,13 @@ class Permute final : public SeparableStage {
 }  // namespace
 
 StageDefinition stage_permute() {
-  return define_stage<Permute>(
-      {.op = "permute",
-       .family = "geometry",
-       .summary = "change the order of the voxel axes; world positions stay",
-       .targets = StageTargets::all,
-       .example = {{"op", "permute"}, {"order", "zyx"}}},
-      Parameters<Permute::Params>().add("order", &Permute::Params::order, {.required = true}, "new axis i is old axis order[i]"));
+  return define_stage<Permute>({.op = "permute",
+                                .family = "geometry",
+                                .summary = "change the order of the voxel axes; world positions stay",
+                                .targets = StageTargets::all,
+                                .example = {{"op", "permute"}, {"order", "zyx"}}},
+                               Parameters<Permute::Params>().add("order", &Permute::Params::order, {.required = true},
+                                                                 "new axis i is old axis order[i]"));
 }
 
 }  // namespace volpipe

@@ -17,9 +17,7 @@ class Reorient final : public SeparableStage {
   static void check(const Params& params, const std::string& pointer, Faults& faults) {
     try {
       axis_order_for(Geometry(), params.axes);
-    } catch (const Error& error) {
-      faults.add(pointer + "/axes", error.what());
-    }
+    } catch (const Error& error) { faults.add(pointer + "/axes", error.what()); }
     if (params.closest && params.axes != "RAS")
       faults.add(pointer + "/closest", "'closest' means the canonical RAS orientation: leave out 'axes' or 'closest'");
   }
@@ -50,7 +48,8 @@ StageDefinition stage_reorient() {
        .targets = StageTargets::all,
        .example = {{"op", "reorient"}, {"axes", "RAS"}}},
       Parameters<Reorient::Params>()
-          .add("axes", &Reorient::Params::axes, {}, "where the x, y and z axes run to: one letter each of R/L, A/P and S/I")
+          .add("axes", &Reorient::Params::axes, {},
+               "where the x, y and z axes run to: one letter each of R/L, A/P and S/I")
           .add("closest", &Reorient::Params::closest, {}, "the nearest canonical orientation: RAS"));
 }
 

@@ -11,7 +11,9 @@ enum class Grid : std::uint8_t { extent, center };
 }  // namespace
 
 template <>
-struct EnumNames<Grid> { static constexpr std::array names{"extent", "center"}; };
+struct EnumNames<Grid> {
+  static constexpr std::array names{"extent", "center"};
+};
 
 namespace {
 
@@ -30,13 +32,16 @@ class Resample final : public SeparableStage {
     Vec3 scale, size;
     for (std::size_t axis = 0; axis < 3; ++axis) {
       const double factor = params_.spacing.value[axis].value_or(spacing[axis]) / spacing[axis];
-      scale[axis] = std::abs(factor - 1) <= 1e-6 ? 1.0 : factor;  // a rounded header does not make an axis worth resampling
-      size[axis] = params_.grid == Grid::extent ? round_half_up(double(n[axis]) / scale[axis]) : std::floor(double(n[axis] - 1) / scale[axis] + 0.5 + 1e-3) + 1;
+      scale[axis] =
+          std::abs(factor - 1) <= 1e-6 ? 1.0 : factor;  // a rounded header does not make an axis worth resampling
+      size[axis] = params_.grid == Grid::extent ? round_half_up(double(n[axis]) / scale[axis])
+                                                : std::floor(double(n[axis] - 1) / scale[axis] + 0.5 + 1e-3) + 1;
     }
     check_grid_size(size);
     std::array<AxisSamples, 3> axes;
     for (std::size_t axis = 0; axis < 3; ++axis)
-      axes[axis] = regular_samples(std::int64_t(size[axis]), scale[axis], params_.grid == Grid::extent ? (scale[axis] - 1) / 2 : 0.0);
+      axes[axis] = regular_samples(std::int64_t(size[axis]), scale[axis],
+                                   params_.grid == Grid::extent ? (scale[axis] - 1) / 2 : 0.0);
     return sampling_map(input, axes, params_);
   }
 
@@ -52,7 +57,8 @@ StageDefinition stage_resample() {
   parameters.add("spacing", &Params::spacing, {.min = 0, .exclusive_min = true, .unit = "mm", .required = true},
                  "distance between voxel centres; null keeps an axis");
   add_sampling_parameters(parameters);
-  parameters.add("grid", &Params::grid, {}, "extent: the field of view is kept; center: the first voxel's centre is kept");
+  parameters.add("grid", &Params::grid, {},
+                 "extent: the field of view is kept; center: the first voxel's centre is kept");
   return define_stage<Resample>({.op = "resample",
                                  .family = "geometry",
                                  .summary = "sample on a grid of another spacing",

@@ -12,7 +12,9 @@ enum class Align : std::uint8_t { edges, centers };
 }  // namespace
 
 template <>
-struct EnumNames<Align> { static constexpr std::array names{"edges", "centers"}; };
+struct EnumNames<Align> {
+  static constexpr std::array names{"edges", "centers"};
+};
 
 namespace {
 
@@ -51,7 +53,8 @@ class Resize final : public SeparableStage {
     const Vec3 size = target_size(n);
     check_grid_size(size);
     std::array<AxisSamples, 3> axes;
-    for (std::size_t axis = 0; axis < 3; ++axis) axes[axis] = zoom_samples(n[axis], std::int64_t(size[axis]), params_.align);
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      axes[axis] = zoom_samples(n[axis], std::int64_t(size[axis]), params_.align);
     return sampling_map(input, axes, params_);
   }
 
@@ -61,7 +64,9 @@ class Resize final : public SeparableStage {
     Vec3 size;
     for (std::size_t axis = 0; axis < 3; ++axis) {
       if (params_.size) size[axis] = double(params_.size->value[axis].value_or(n[axis]));
-      else size[axis] = round_half_up(double(n[axis]) * (params_.scale ? params_.scale->value[axis] : double(*params_.longest) / longest));
+      else
+        size[axis] = round_half_up(double(n[axis]) *
+                                   (params_.scale ? params_.scale->value[axis] : double(*params_.longest) / longest));
     }
     return size;
   }
@@ -74,11 +79,16 @@ class Resize final : public SeparableStage {
 StageDefinition stage_resize() {
   using Params = Resize::Params;
   Parameters<Params> parameters;
-  parameters.add("size", &Params::size, {.min = 1, .max = 1e9, .unit = "voxel"}, "voxels along each axis; null keeps an axis")
-      .add("scale", &Params::scale, {.min = 0, .exclusive_min = true}, "factor on the number of voxels; sizes round half up")
-      .add("longest", &Params::longest, {.min = 1, .max = 1e9, .unit = "voxel"}, "voxels along the longest axis; the others keep the proportions");
+  parameters
+      .add("size", &Params::size, {.min = 1, .max = 1e9, .unit = "voxel"}, "voxels along each axis; null keeps an axis")
+      .add("scale", &Params::scale, {.min = 0, .exclusive_min = true},
+           "factor on the number of voxels; sizes round half up")
+      .add("longest", &Params::longest, {.min = 1, .max = 1e9, .unit = "voxel"},
+           "voxels along the longest axis; the others keep the proportions");
   add_sampling_parameters(parameters);
-  parameters.add("align", &Params::align, {}, "edges: the field of view is kept (SciPy zoom grid_mode=True); centers: the outer voxel centres are kept (False)");
+  parameters.add("align", &Params::align, {},
+                 "edges: the field of view is kept (SciPy zoom grid_mode=True); centers: the outer voxel centres are "
+                 "kept (False)");
   return define_stage<Resize>({.op = "resize",
                                .family = "geometry",
                                .summary = "sample on a grid of another size",

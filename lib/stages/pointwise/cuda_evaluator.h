@@ -29,10 +29,45 @@ struct KernelProgram {
   bool quads;  ///< every input may be read by Quads
 };
 
+constexpr VOLPIPE_HD bool is_lowered(Op op) {
+  return (op >= Op::add && op <= Op::multiply) || op == Op::negate || op == Op::minimum || op == Op::maximum;
+}
+
+/// The same arithmetic in fewer kinds of steps: sums, differences and products are an fma, bounds are a clamp, to the
+/// bit.
+template <class T>
+void lower(typename ExecutableProgram<T>::Step& step) {
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  if (step.operand != Operand::immediate) return;
+  const T x = step.a, b = step.b;
+  const auto become = [&](Op op, T first, T second) { step = {op, Operand::immediate, step.index, first, second}; };
+  switch (step.op) {
+    case Op::add:
+      return become(Op::fma, T(1), x);
+    case Op::subtract:
+      return become(Op::fma, T(1), -x);
+    case Op::subtract_from:
+      return become(Op::fma, T(-1), x);
+    case Op::multiply:
+      return become(Op::fma, x, T(-0.0));
+    case Op::negate:
+      return become(Op::fma, T(-1), T(-0.0));
+    case Op::minimum:
+      return become(Op::clamp, -kInfinity, x != x ? kInfinity : x);
+    case Op::maximum:
+      return become(Op::clamp, x != x ? -kInfinity : x, kInfinity);
+    case Op::clamp:
+      return become(Op::clamp, x != x ? -kInfinity : x, b != b ? kInfinity : b);
+    default:
+      return;
+  }
+}
+
 template <class T>
 KernelProgram<T> make_kernel_program(const Program& program, std::span<const ProgramInput> inputs, DataType result_type,
                                      std::int64_t count) {
   KernelProgram<T> result{make_executable<T>(program, result_type), {}, count, true};
+  for (int i = 0; i < result.program.size; ++i) lower<T>(result.program.steps[i]);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     result.inputs[i] = inputs[i];
     result.quads = result.quads && is_quad_aligned(inputs[i].data, inputs[i].dtype);
@@ -40,8 +75,31 @@ KernelProgram<T> make_kernel_program(const Program& program, std::span<const Pro
   return result;
 }
 
-/// How much of the machine a kernel is compiled for: programs of one load need no interpreter, most need no registers.
-enum class Machine { load_only, accumulator, full };
+/// How much of the machine a kernel is compiled for; the less, the more of its threads are resident.
+enum class Machine {
+  load_only,        ///< the identity
+  light,            ///< no slow ops, no registers
+  light_registers,  ///< no slow ops, r0 and r1
+  accumulator,      ///< no registers
+  full
+};
+constexpr int register_count(Machine machine) {
+  return machine == Machine::full ? Program::kRegisters : machine == Machine::light_registers ? 2 : 0;
+}
+constexpr bool has_slow_ops(Machine machine) { return machine == Machine::full || machine == Machine::accumulator; }
+
+/// The least machine that runs a program.
+inline Machine machine_for(const Program& program) {
+  bool slow = false;
+  int registers = 0;
+  for (const Instruction& i : program.instructions()) {
+    slow = slow || is_slow(i.op);
+    registers = std::max({registers, int(i.operand), i.op == Op::store ? i.index + 1 : 0});
+  }
+  if (program.is_identity()) return Machine::load_only;
+  if (registers == 0) return slow ? Machine::accumulator : Machine::light;
+  return slow || registers > register_count(Machine::light_registers) ? Machine::full : Machine::light_registers;
+}
 
 /// Where a thread's voxels are. Group g of a thread are the voxels first + g * 4 * kThreads + {0, 1, 2, 3}.
 template <int kThreads, int kGroups>
@@ -90,6 +148,20 @@ __device__ __forceinline__ void load_voxels(const ProgramInput& input, std::int6
   });
 }
 
+/// An immediate clamp: bounds are numbers, and not -0.
+template <class T>
+__device__ __forceinline__ T clamp_to_bounds(T value, T low, T high) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, float>) {
+    float result;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(value), "f"(low));
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(result), "f"(high));
+    return result;
+  }
+#endif
+  return apply<Op::clamp>(value, low, high);
+}
+
 /// The voxels of one thread on their way through a program.
 template <class T, class Place, Machine kMachine>
 class ThreadEvaluator {
@@ -99,43 +171,59 @@ class ThreadEvaluator {
   int saturated = 0, nan = 0;  ///< conversions to integers of the voxels before the end
 
   __device__ __forceinline__ void run(const KernelProgram<T>& kernel, const Place& place) {
-    if constexpr (kMachine == Machine::load_only) {
-      load_voxels(kernel.inputs[0], kernel.count, place, acc);
-    } else {
+    load_voxels(kernel.inputs[kernel.program.steps[0].index], kernel.count, place, acc);
+    if constexpr (kMachine != Machine::load_only) {
       clear_registers();
-      for (int i = 0; i < kernel.program.size; ++i) run_step(kernel, kernel.program.steps[i], place);
+      Step step = kernel.program.steps[1];
+      for (int i = 1; i < kernel.program.size; ++i) {
+        const Step next = kernel.program.steps[i + 1];
+        run_step(kernel, step, place);
+        step = next;
+      }
     }
   }
 
  private:
   using Step = typename ExecutableProgram<T>::Step;
-  static constexpr int kRegisters = kMachine == Machine::full ? Program::kRegisters : 1;
+  static constexpr int kRegisters = register_count(kMachine);
 
   __device__ __forceinline__ void clear_registers() {
-    if constexpr (kMachine == Machine::full) {
 #pragma unroll
-      for (int r = 0; r < kRegisters; ++r)
+    for (int r = 0; r < kRegisters; ++r)
 #pragma unroll
-        for (int v = 0; v < kVoxels; ++v) registers_[r][v] = T(0);
-    }
+      for (int v = 0; v < kVoxels; ++v) registers_[r][v] = T(0);
   }
 
   __device__ __forceinline__ void run_step(const KernelProgram<T>& kernel, const Step& step, const Place& place) {
-    if (step.op == Op::load) {
+    if (kRegisters > 0 && step.operand != Operand::immediate && !is_unary(step.op)) {
+      run_register(step);
+    } else if (step.op == Op::fma) {
+#pragma unroll
+      for (int v = 0; v < kVoxels; ++v) acc[v] = std::fma(acc[v], step.a, step.b);
+    } else if (step.op == Op::clamp) {
+#pragma unroll
+      for (int v = 0; v < kVoxels; ++v) acc[v] = clamp_to_bounds(acc[v], step.a, step.b);
+    } else if (kRegisters > 0 && step.op == Op::store) {
+      store(step.index);
+    } else if (step.op == Op::load) {
       load_voxels(kernel.inputs[step.index], kernel.count, place, acc);
     } else if (step.op == Op::to_integer) {
       convert(step, kernel.count, place);
-    } else if (kMachine == Machine::full && step.op == Op::store) {
-      store(step.index);
-    } else if (kMachine == Machine::full && step.operand != Operand::immediate) {
-      run_register(step);
     } else {
-      visit_op(step.op, [&](auto op) {
+      run_immediate(step);
+    }
+  }
+
+  __device__ __forceinline__ void run_immediate(const Step& step) {
+    visit_op(step.op, [&](auto op) {
+      constexpr Op kOp = decltype(op)::value;
+      constexpr bool kLowered = kOp == Op::fma || kOp == Op::clamp || is_lowered(kOp);
+      if constexpr (!kLowered && (has_slow_ops(kMachine) || !is_slow(kOp))) {
         const T x = step.a, b = step.b;
 #pragma unroll
-        for (int v = 0; v < kVoxels; ++v) acc[v] = apply<decltype(op)::value>(acc[v], x, b);
-      });
-    }
+        for (int v = 0; v < kVoxels; ++v) acc[v] = apply<kOp>(acc[v], x, b);
+      }
+    });
   }
 
   __device__ __forceinline__ void convert(const Step& step, std::int64_t count, const Place& place) {
@@ -169,26 +257,19 @@ class ThreadEvaluator {
       for (int r = 1; r < kRegisters; ++r) x[v] = chosen(r == int(step.operand) - 1, registers_[r][v], x[v]);
     }
     visit_op(step.op, [&](auto op) {
-      if constexpr (!is_unary(decltype(op)::value)) {
+      constexpr Op kOp = decltype(op)::value;
+      if constexpr (!is_unary(kOp) && (has_slow_ops(kMachine) || !is_slow(kOp))) {
         const T b = step.b;
 #pragma unroll
-        for (int v = 0; v < kVoxels; ++v) acc[v] = apply<decltype(op)::value>(acc[v], x[v], b);
+        for (int v = 0; v < kVoxels; ++v) acc[v] = apply<kOp>(acc[v], x[v], b);
       }
     });
   }
 
-  T registers_[kRegisters][kVoxels];
+  T registers_[kRegisters > 0 ? kRegisters : 1][kVoxels];
 };
 
-/// visitor(T{}, std::integral_constant<Machine, m>{}) with the least machine that runs the program.
-template <class Visitor>
-decltype(auto) visit_machine(const Program& program, Precision precision, Visitor&& visitor) {
-  const auto with_type = [&](auto zero) {
-    if (program.is_identity()) return visitor(zero, std::integral_constant<Machine, Machine::load_only>{});
-    if (!program.uses_registers()) return visitor(zero, std::integral_constant<Machine, Machine::accumulator>{});
-    return visitor(zero, std::integral_constant<Machine, Machine::full>{});
-  };
-  return precision == Precision::single ? with_type(float{}) : with_type(double{});
-}
+template <Machine kMachine>
+using MachineTag = std::integral_constant<Machine, kMachine>;
 
 }  // namespace volpipe::cuda

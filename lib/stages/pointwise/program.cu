@@ -38,8 +38,22 @@ __device__ void add_count(unsigned long long* total, int mine) {
   if (sum != 0 && threadIdx.x % 32 == 0) atomicAdd(total, (unsigned long long)sum);
 }
 
+/// Blocks to a multiprocessor that the registers are shared out among.
+constexpr int resident_blocks(Machine machine) {
+  switch (machine) {
+    case Machine::light:
+      return 8;
+    case Machine::light_registers:
+      return 5;
+    case Machine::accumulator:
+      return 4;
+    default:
+      return 3;
+  }
+}
+
 template <class T, Machine kMachine>
-__global__ void __launch_bounds__(kThreads, kMachine == Machine::full ? 3 : 5)
+__global__ void __launch_bounds__(kThreads, resident_blocks(kMachine))
     program_kernel(const __grid_constant__ KernelProgram<T> kernel, void* result, DataType result_type,
                    unsigned long long* counts) {
   const ProgramTile<T> tile(blockIdx.x, kernel.count, kernel.quads);
@@ -57,29 +71,47 @@ __global__ void __launch_bounds__(kThreads, kMachine == Machine::full ? 3 : 5)
 
 }  // namespace
 
-ConversionCounts run_program(DeviceContext& context, const ProgramRun& run) {
-  return visit_machine(run.program, run.precision, [&](auto zero, auto machine) -> ConversionCounts {
-    using T = decltype(zero);
-    auto kernel = make_kernel_program<T>(run.program, run.inputs, run.result_type, run.count);
-    kernel.quads = kernel.quads && is_quad_aligned(run.result, run.result_type);
-    const bool counting = converts_to_integer(kernel.program);
-    constexpr Machine kMachine =
-        decltype(machine)::value == Machine::load_only ? Machine::accumulator : decltype(machine)::value;
+namespace {
 
-    const cudaStream_t stream = stream_of(context);
-    Buffer counts;
-    if (counting) {
-      counts = context.allocate(sizeof(ConversionCounts));
-      VOLPIPE_CHECK_CUDA(cudaMemsetAsync(counts.data(), 0, sizeof(ConversionCounts), stream));
-    }
-    const std::int64_t blocks = divide_up(run.count, ProgramTile<T>::kSize);
-    program_kernel<T, kMachine><<<unsigned(blocks), kThreads, 0, stream>>>(
-        kernel, run.result, run.result_type, static_cast<unsigned long long*>(counts.data()));
-    VOLPIPE_CHECK_CUDA(cudaGetLastError());
-    ConversionCounts result;
-    if (counting) copy_to_host(context, &result, counts.data(), sizeof result);
-    return result;
-  });
+template <class T, Machine kMachine>
+ConversionCounts launch(DeviceContext& context, const ProgramRun& run) {
+  auto kernel = make_kernel_program<T>(run.program, run.inputs, run.result_type, run.count);
+  kernel.quads = kernel.quads && is_quad_aligned(run.result, run.result_type);
+  const cudaStream_t stream = stream_of(context);
+  Buffer counts;
+  if (converts_to_integer(kernel.program)) {
+    counts = context.allocate(sizeof(ConversionCounts));
+    VOLPIPE_CHECK_CUDA(cudaMemsetAsync(counts.data(), 0, sizeof(ConversionCounts), stream));
+  }
+  const std::int64_t blocks = divide_up(run.count, ProgramTile<T>::kSize);
+  program_kernel<T, kMachine><<<unsigned(blocks), kThreads, 0, stream>>>(
+      kernel, run.result, run.result_type, static_cast<unsigned long long*>(counts.data()));
+  VOLPIPE_CHECK_CUDA(cudaGetLastError());
+  ConversionCounts result;
+  if (counts) copy_to_host(context, &result, counts.data(), sizeof result);
+  return result;
+}
+
+template <class T>
+ConversionCounts launch(DeviceContext& context, const ProgramRun& run) {
+  switch (machine_for(run.program)) {
+    case Machine::load_only:
+    case Machine::light:
+      return launch<T, Machine::light>(context, run);
+    case Machine::light_registers:
+      return launch<T, Machine::light_registers>(context, run);
+    case Machine::accumulator:
+      return launch<T, Machine::accumulator>(context, run);
+    case Machine::full:
+      break;
+  }
+  return launch<T, Machine::full>(context, run);
+}
+
+}  // namespace
+
+ConversionCounts run_program(DeviceContext& context, const ProgramRun& run) {
+  return run.precision == Precision::single ? launch<float>(context, run) : launch<double>(context, run);
 }
 
 }  // namespace volpipe::cuda

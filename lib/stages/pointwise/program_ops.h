@@ -122,9 +122,13 @@ VOLPIPE_HD T raised(T v, T exponent) {
 }
 
 template <class T>
-VOLPIPE_HD T clamped(T v, T low, T high) {
-  const T raised = v < low ? low : v;
-  return raised > high ? high : raised;
+VOLPIPE_HD T at_least(T v, T low) {
+  return v <= low ? low : v;
+}
+
+template <class T>
+VOLPIPE_HD T at_most(T v, T high) {
+  return v > high ? high : v;
 }
 
 template <class T>
@@ -147,9 +151,9 @@ VOLPIPE_HD inline T apply(T acc, T x, T b) {
   else if constexpr (kOp == Op::divide) return acc / x;
   else if constexpr (kOp == Op::divide_by) return x / acc;
   else if constexpr (kOp == Op::fma) return std::fma(acc, x, b);
-  else if constexpr (kOp == Op::minimum) return x < acc ? x : acc;
-  else if constexpr (kOp == Op::maximum) return x > acc ? x : acc;
-  else if constexpr (kOp == Op::clamp) return clamped(acc, x, b);
+  else if constexpr (kOp == Op::minimum) return at_most(acc, x);
+  else if constexpr (kOp == Op::maximum) return at_least(acc, x);
+  else if constexpr (kOp == Op::clamp) return at_most(at_least(acc, x), b);
   else if constexpr (kOp == Op::abs) return std::fabs(acc);
   else if constexpr (kOp == Op::negate) return -acc;
   else if constexpr (kOp == Op::floor) return std::floor(acc);
@@ -182,6 +186,11 @@ VOLPIPE_HD inline T apply(T acc, T x, T b) {
 /// True for ops that read no operand: what they do depends on acc alone.
 constexpr VOLPIPE_HD bool is_unary(Op op) {
   return (op >= Op::abs && op <= Op::sqrt) || op == Op::logical_not || op == Op::sign || op == Op::is_finite;
+}
+
+/// True for ops that take many instructions of a processor.
+constexpr VOLPIPE_HD bool is_slow(Op op) {
+  return (op >= Op::exp && op <= Op::signed_power) || op == Op::divide || op == Op::divide_by;
 }
 
 /// A value as an integer in [low, high], held in T, and whether it had to be changed beyond rounding.
@@ -269,10 +278,11 @@ struct ExecutableProgram {
   };
   int size = 0;
   bool uses_registers = false;
-  Step steps[Program::kMaxInstructions + 2];
+  Step steps[Program::kMaxInstructions + 3];  // the first load, the last conversion, one to read ahead
 
   void append(Op op, Operand operand, int index, double a, double b) {
-    steps[size++] = {op, operand, std::uint8_t(index), T(a), T(b)};
+    const bool bounds = op == Op::clamp || op == Op::minimum || op == Op::maximum;  // of 0 mean +0, on either device
+    steps[size++] = {op, operand, std::uint8_t(index), T(bounds ? a + 0.0 : a), T(bounds ? b + 0.0 : b)};
   }
 };
 

@@ -36,13 +36,24 @@ KernelValues<T> make_kernel_values(const SampledValues& values) {
   return result;
 }
 
-/// visitor(KernelValues<T>, machine) with the type and the least machine that the values need.
+/// visitor(KernelValues<T>, MachineTag) with the type and a machine that runs the program.
+template <class T, class Visitor>
+decltype(auto) visit_machine(const SampledValues& values, Visitor&& visitor) {
+  const auto kernel_values = make_kernel_values<T>(values);
+  switch (machine_for(*values.program)) {
+    case Machine::load_only:
+      return visitor(kernel_values, MachineTag<Machine::load_only>{});
+    case Machine::light:
+      return visitor(kernel_values, MachineTag<Machine::light>{});
+    default:
+      return visitor(kernel_values, MachineTag<Machine::full>{});
+  }
+}
+
 template <class Visitor>
 decltype(auto) visit_values(const SampledValues& values, Visitor&& visitor) {
-  return visit_machine(*values.program, values.precision, [&](auto zero, auto machine) {
-    constexpr Machine kMachine = decltype(machine)::value == Machine::load_only ? Machine::load_only : Machine::full;
-    return visitor(make_kernel_values<decltype(zero)>(values), std::integral_constant<Machine, kMachine>{});
-  });
+  return values.precision == Precision::single ? visit_machine<float>(values, visitor)
+                                               : visit_machine<double>(values, visitor);
 }
 
 template <class T, class Place, Machine kMachine>
@@ -50,39 +61,62 @@ class SelectedVoxels {
  public:
   static constexpr int kVoxels = Place::kVoxels;
 
+  static constexpr unsigned kAll = (1u << kVoxels) - 1;
+
   /// Bit v of the result: voxel v is before the end, selected and finite.
   __device__ __forceinline__ unsigned run(const KernelValues<T>& values, const Place& place) {
     evaluator_.run(values.kernel, place);
-    unsigned keep = 0;
-    if (values.selection == Selection::Kind::mask) {
-      T mask[kVoxels];
-      load_voxels(values.mask, values.kernel.count, place, mask);
-#pragma unroll
-      for (int v = 0; v < kVoxels; ++v) keep |= unsigned(mask[v] != T(0)) << v;
-    } else {
-#pragma unroll
-      for (int v = 0; v < kVoxels; ++v) {
-        const bool selected = values.selection == Selection::Kind::all ||
-                              (values.selection == Selection::Kind::nonzero ? evaluator_.acc[v] != T(0)
-                                                                            : evaluator_.acc[v] > values.threshold);
-        keep |= unsigned(selected) << v;
-      }
-    }
-    if (!place.whole) {
-#pragma unroll
-      for (int v = 0; v < kVoxels; ++v) keep &= ~(unsigned(place.position(v) >= values.kernel.count) << v);
-    }
-    unsigned numbers = 0;
-#pragma unroll
-    for (int v = 0; v < kVoxels; ++v) numbers |= unsigned(detail::finite(evaluator_.acc[v])) << v;
-    non_finite += __popc(keep & ~numbers);
-    return keep & numbers;
+    if (place.whole && values.selection == Selection::Kind::all && all_finite()) return kAll;
+    const unsigned selected = before_end(values, place) & select(values, place), numbers = finite();
+    non_finite += __popc(selected & ~numbers);
+    return selected & numbers;
   }
   __device__ __forceinline__ T value(int v) const { return evaluator_.acc[v]; }
 
   int non_finite = 0;
 
  private:
+  /// 0 times a number is 0, times anything else NaN.
+  __device__ __forceinline__ bool all_finite() const {
+    T zero = T(0);
+#pragma unroll
+    for (int v = 0; v < kVoxels; ++v) zero = std::fma(evaluator_.acc[v], T(0), zero);
+    return zero == T(0);
+  }
+  __device__ __forceinline__ unsigned finite() const {
+    unsigned numbers = 0;
+#pragma unroll
+    for (int v = 0; v < kVoxels; ++v) numbers |= unsigned(detail::finite(evaluator_.acc[v])) << v;
+    return numbers;
+  }
+  __device__ __forceinline__ unsigned before_end(const KernelValues<T>& values, const Place& place) const {
+    unsigned before = kAll;
+    if (!place.whole) {
+#pragma unroll
+      for (int v = 0; v < kVoxels; ++v) before &= ~(unsigned(place.position(v) >= values.kernel.count) << v);
+    }
+    return before;
+  }
+  __device__ __forceinline__ unsigned select(const KernelValues<T>& values, const Place& place) const {
+    unsigned selected = 0;
+    T criterion[kVoxels];
+    if (values.selection == Selection::Kind::all) return kAll;
+    if (values.selection == Selection::Kind::mask) {
+      load_voxels(values.mask, values.kernel.count, place, criterion);
+    } else {
+#pragma unroll
+      for (int v = 0; v < kVoxels; ++v) criterion[v] = evaluator_.acc[v];
+    }
+    if (values.selection == Selection::Kind::above) {
+#pragma unroll
+      for (int v = 0; v < kVoxels; ++v) selected |= unsigned(criterion[v] > values.threshold) << v;
+    } else {
+#pragma unroll
+      for (int v = 0; v < kVoxels; ++v) selected |= unsigned(criterion[v] != T(0)) << v;
+    }
+    return selected;
+  }
+
   ThreadEvaluator<T, Place, kMachine> evaluator_;
 };
 
@@ -146,16 +180,19 @@ __global__ void __launch_bounds__(kThreads)
     const unsigned keep = voxels.run(values, place);
     if (!has_pivot) has_pivot = find_pivot<T>(place, voxels, keep, pivot);
     kept += __popc(keep);
+    const auto add = [&](int lane, T value) {
+      const double difference = double(value) - pivot;
+      sum[lane] += difference;
+      squares[lane] = std::fma(difference, difference, squares[lane]);
+      lowest = std::fmin(lowest, value);
+      highest = std::fmax(highest, value);
+    };
+    if (keep == voxels.kAll) {
 #pragma unroll
-    for (int v = 0; v < Place::kVoxels; ++v) {
-      if (keep >> v & 1) {
-        const T value = voxels.value(v);
-        const double difference = double(value) - pivot;
-        sum[v % 4] += difference;
-        squares[v % 4] = std::fma(difference, difference, squares[v % 4]);
-        lowest = value < lowest ? value : lowest;
-        highest = value > highest ? value : highest;
-      }
+      for (int v = 0; v < Place::kVoxels; ++v) add(v % 4, voxels.value(v));
+    } else if (has_pivot) {  // in the place of a voxel left out, the pivot changes nothing
+#pragma unroll
+      for (int v = 0; v < Place::kVoxels; ++v) add(v % 4, keep >> v & 1 ? voxels.value(v) : T(pivot));
     }
   }
 
@@ -202,16 +239,22 @@ std::int64_t resident_blocks(DeviceContext& context, Kernel kernel) {
   return std::int64_t(std::max(per_multiprocessor, 1)) * multiprocessor_count(context);
 }
 
-/// body(value) for every voxel kept, the block's tiles dealt out in turn.
+/// body(value, keep) for every voxel, the block's tiles dealt out in turn; `keep` is std::true_type or bool, one type
+/// for a whole warp at a time.
 template <class T, Machine kMachine, class Body>
-__device__ __forceinline__ void for_each_kept(const KernelValues<T>& values, Body&& body) {
+__device__ __forceinline__ void for_each_voxel(const KernelValues<T>& values, Body&& body) {
   using Place = StatisticsTile<T, kMachine>;
   SelectedVoxels<T, Place, kMachine> voxels;
   const std::int64_t tiles = (values.kernel.count + Place::kSize - 1) / Place::kSize;
   for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const unsigned keep = voxels.run(values, Place(tile, values.kernel.count, values.kernel.quads));
+    if (__all_sync(kAllLanes, keep == voxels.kAll)) {
 #pragma unroll
-    for (int v = 0; v < Place::kVoxels; ++v) body(voxels.value(v), bool(keep >> v & 1));
+      for (int v = 0; v < Place::kVoxels; ++v) body(voxels.value(v), std::true_type{});
+    } else {
+#pragma unroll
+      for (int v = 0; v < Place::kVoxels; ++v) body(voxels.value(v), bool(keep >> v & 1));
+    }
   }
 }
 
@@ -250,12 +293,12 @@ __global__ void __launch_bounds__(kThreads) histogram_kernel(const __grid_consta
   const auto bin_of = [=](double value) { return min(int((value - low) * scale), bins - 1); };
   if (bins <= kSharedBins) {
     SharedBins counts(shared, bins);
-    for_each_kept<T, kMachine>(values, [&](T value, bool keep) {
+    for_each_voxel<T, kMachine>(values, [&](T value, auto keep) {
       if (keep && double(value) >= low && double(value) <= high) counts.add(bin_of(value));
     });
     counts.flush(total);
   } else {
-    for_each_kept<T, kMachine>(values, [&](T value, bool keep) {
+    for_each_voxel<T, kMachine>(values, [&](T value, auto keep) {
       if (keep && double(value) >= low && double(value) <= high) atomicAdd(total + bin_of(value), Count(1));
     });
   }
@@ -271,48 +314,57 @@ struct Digits {
   int slots, shift, width;
 };
 
-template <class Key>
-__device__ __forceinline__ void count_digit(SharedBins& counts, const Digits<Key>& digits, Key key, bool keep) {
+/// kFirst: there is but the empty prefix.
+template <bool kFirst, class Key>
+__device__ __forceinline__ void count_digit(SharedBins& counts, const Digits<Key>& digits, Key key) {
   const Key shifted = key >> digits.shift;
-  const Key prefix = digits.width + digits.shift == 8 * int(sizeof(Key)) ? Key(0) : shifted >> digits.width;
   const int digit = int(shifted & ((Key(1) << digits.width) - 1));
+  if constexpr (kFirst) {
+    counts.add(digit);
+  } else {
+    const Key prefix = shifted >> digits.width;
 #pragma unroll
-  for (int slot = 0; slot < kSlots; ++slot)
-    if (keep && slot < digits.slots && prefix == digits.prefix[slot]) counts.add(slot << digits.width | digit);
+    for (int slot = 0; slot < kSlots; ++slot)
+      if (slot < digits.slots && prefix == digits.prefix[slot]) counts.add(slot << digits.width | digit);
+  }
 }
 
-template <class T, Machine kMachine>
+template <class T, Machine kMachine, bool kFirst>
 __global__ void __launch_bounds__(kThreads)
     value_digits_kernel(const __grid_constant__ KernelValues<T> values, KeyEncoder<T> encode,
                         const __grid_constant__ Digits<typename KeyEncoder<T>::Key> digits, Count* total) {
   __shared__ unsigned shared[kSharedBins];
   SharedBins counts(shared, digits.slots << digits.width);
-  for_each_kept<T, kMachine>(values, [&](T value, bool keep) { count_digit(counts, digits, encode(value), keep); });
+  for_each_voxel<T, kMachine>(values, [&](T value, auto keep) {
+    if (keep) count_digit<kFirst>(counts, digits, encode(value));
+  });
   counts.flush(total);
 }
 
-template <class Key>
+/// Of an array of *count keys.
+template <class Key, bool kFirst>
 __global__ void __launch_bounds__(kThreads)
-    key_digits_kernel(const Key* keys, std::int64_t count, const __grid_constant__ Digits<Key> digits, Count* total) {
+    key_digits_kernel(const Key* keys, const Count* count, const __grid_constant__ Digits<Key> digits, Count* total) {
   __shared__ unsigned shared[kSharedBins];
   SharedBins counts(shared, digits.slots << digits.width);
-  for (std::int64_t i = blockIdx.x * std::int64_t(kThreads) + threadIdx.x; i < count;
+  const auto end = std::int64_t(*count);
+  for (std::int64_t i = blockIdx.x * std::int64_t(kThreads) + threadIdx.x; i < end;
        i += gridDim.x * std::int64_t(kThreads))
-    count_digit(counts, digits, keys[i], true);
+    count_digit<kFirst>(counts, digits, keys[i]);
   counts.flush(total);
 }
 
-/// radix_select's counting; launch(digits, total) queues the kernel that adds to `total`.
+/// radix_select's counting; launch(digits, first, total) queues the kernel that adds to `total`.
 template <class Key, class Launch>
-std::vector<std::int64_t> count_digits(DeviceContext& context, const std::vector<std::uint64_t>& prefixes, int shift,
-                                       int width, Launch&& launch) {
+std::vector<std::int64_t> count_digits(DeviceContext& context, int key_bits, const std::vector<std::uint64_t>& prefixes,
+                                       int shift, int width, Launch&& launch) {
   const std::size_t bytes = (prefixes.size() << width) * sizeof(Count);
   Buffer total = context.allocate(bytes);
   VOLPIPE_CHECK_CUDA(cudaMemsetAsync(total.data(), 0, bytes, stream_of(context)));
   for (std::size_t first = 0; first < prefixes.size(); first += kSlots) {
     Digits<Key> digits{{}, int(std::min<std::size_t>(kSlots, prefixes.size() - first)), shift, width};
     for (int slot = 0; slot < digits.slots; ++slot) digits.prefix[slot] = Key(prefixes[first + std::size_t(slot)]);
-    launch(digits, static_cast<Count*>(total.data()) + (first << width));
+    launch(digits, shift + width == key_bits, static_cast<Count*>(total.data()) + (first << width));
     VOLPIPE_CHECK_CUDA(cudaGetLastError());
   }
   std::vector<std::int64_t> counts(prefixes.size() << width);
@@ -320,22 +372,23 @@ std::vector<std::int64_t> count_digits(DeviceContext& context, const std::vector
   return counts;
 }
 
-/// The keys at `ranks` of an array of keys.
-template <class Key>
-std::vector<std::uint64_t> select_keys(DeviceContext& context, const Key* keys, std::int64_t count, int key_bits,
-                                       const std::vector<std::int64_t>& ranks) {
-  if (count == 0 || ranks.empty()) return {};
-  const auto blocks = std::min(divide_up(count, kThreads * 8), resident_blocks(context, key_digits_kernel<Key>));
-  return radix_select(
-      key_bits, kDigitBits, [&](std::int64_t) { return ranks; },
-      [&](const auto& prefixes, int shift, int width) {
-        return count_digits<Key>(context, prefixes, shift, width, [&](const Digits<Key>& digits, Count* total) {
-          key_digits_kernel<Key><<<unsigned(blocks), kThreads, 0, stream_of(context)>>>(keys, count, digits, total);
+/// The keys at ranks_of(*count) of an array of *count keys, a number that lies on the device and is at most `most`.
+template <class Key, class RanksOf>
+std::vector<std::uint64_t> select_keys(DeviceContext& context, const Key* keys, const Count* count, std::int64_t most,
+                                       int key_bits, RanksOf&& ranks_of) {
+  const auto blocks =
+      unsigned(std::min(divide_up(most, kThreads * 8), resident_blocks(context, key_digits_kernel<Key, false>)));
+  return radix_select(key_bits, kDigitBits, ranks_of, [&](const auto& prefixes, int shift, int width) {
+    return count_digits<Key>(
+        context, key_bits, prefixes, shift, width, [&](const Digits<Key>& digits, bool first, Count* total) {
+          const cudaStream_t stream = stream_of(context);
+          if (first) key_digits_kernel<Key, true><<<blocks, kThreads, 0, stream>>>(keys, count, digits, total);
+          else key_digits_kernel<Key, false><<<blocks, kThreads, 0, stream>>>(keys, count, digits, total);
         });
-      });
+  });
 }
 
-constexpr std::int64_t kSamples = 65536;
+constexpr std::int64_t kSamples = 262144;
 
 /// One voxel from each of kSamples equal stretches, at a hashed place so that no stride of the grid is favoured.
 template <class T, Machine kMachine>
@@ -353,15 +406,14 @@ __global__ void __launch_bounds__(kThreads)
 
 constexpr int kMaxBrackets = 8;
 
-/// Keys low to high, both included. The keys between are stored unless there is but one.
-template <class Key>
+/// Finite values low to high, both included; those between are stored unless there is but one.
+template <class T>
 struct Brackets {
-  Key low[kMaxBrackets], high[kMaxBrackets];
-  int size;
+  T low[kMaxBrackets], high[kMaxBrackets];
 };
 
 struct BracketCounts {
-  Count kept, stored, below[kMaxBrackets], inside[kMaxBrackets];
+  Count kept, stored, below[kMaxBrackets], up_to_high[kMaxBrackets];
 };
 
 /// A warp's keys on their way to the candidates, written a few hundred at a time.
@@ -372,10 +424,11 @@ class CandidateBuffer {
   __device__ CandidateBuffer(Key* shared, Key* candidates, std::int64_t capacity, Count* stored)
       : shared_(shared), candidates_(candidates), capacity_(capacity), stored_(stored) {}
 
-  __device__ __forceinline__ void add(Key key, bool keep) {
+  template <class T>
+  __device__ __forceinline__ void add(const KeyEncoder<T>& encode, T value, bool keep) {
     const unsigned keepers = __ballot_sync(kAllLanes, keep);
     if (keepers == 0) return;
-    if (keep) shared_[size_ + __popc(keepers & ((1u << threadIdx.x % 32) - 1))] = key;
+    if (keep) shared_[size_ + __popc(keepers & ((1u << threadIdx.x % 32) - 1))] = encode(value);
     size_ += __popc(keepers);
     if (size_ > kSize - 32) flush();
   }
@@ -407,32 +460,31 @@ __device__ void add_from_warp(Count* total, Count mine) {
 template <class T, Machine kMachine, int kBrackets>
 __global__ void __launch_bounds__(kThreads)
     bracket_kernel(const __grid_constant__ KernelValues<T> values, KeyEncoder<T> encode,
-                   const __grid_constant__ Brackets<typename KeyEncoder<T>::Key> brackets,
-                   typename KeyEncoder<T>::Key* candidates, std::int64_t capacity, BracketCounts* total) {
+                   const __grid_constant__ Brackets<T> brackets, typename KeyEncoder<T>::Key* candidates,
+                   std::int64_t capacity, BracketCounts* total) {
   using Key = typename KeyEncoder<T>::Key;
   __shared__ Key shared[kWarps][CandidateBuffer<Key>::kSize];
   CandidateBuffer<Key> buffer(shared[threadIdx.x / 32], candidates, capacity, &total->stored);
-  unsigned kept = 0, below[kBrackets] = {}, inside[kBrackets] = {};
-  for_each_kept<T, kMachine>(values, [&](T value, bool keep) {
-    const Key key = encode(value);
-    kept += keep;
+  unsigned kept = 0, below[kBrackets] = {}, up_to_high[kBrackets] = {};
+  for_each_voxel<T, kMachine>(values, [&](T voxel, auto keep) {
+    const T value = keep ? voxel : std::numeric_limits<T>::quiet_NaN();  // in no bracket, below none
+    kept += bool(keep);
     bool candidate = false;
 #pragma unroll
     for (int b = 0; b < kBrackets; ++b) {
-      const bool is_below = keep && key < brackets.low[b];
-      const bool is_inside = keep && !is_below && key <= brackets.high[b];
+      const bool is_below = value < brackets.low[b], is_up_to_high = value <= brackets.high[b];
       below[b] += is_below;
-      inside[b] += is_inside;
-      candidate = candidate || (is_inside && brackets.low[b] != brackets.high[b]);
+      up_to_high[b] += is_up_to_high;
+      candidate |= is_up_to_high & !is_below & (brackets.low[b] < brackets.high[b]);
     }
-    buffer.add(key, candidate);
+    buffer.add(encode, value, candidate);
   });
   buffer.flush();
   add_from_warp(&total->kept, kept);
 #pragma unroll
   for (int b = 0; b < kBrackets; ++b) {
     add_from_warp(&total->below[b], below[b]);
-    add_from_warp(&total->inside[b], inside[b]);
+    add_from_warp(&total->up_to_high[b], up_to_high[b]);
   }
 }
 
@@ -442,6 +494,7 @@ template <class T, Machine kMachine>
 class OrderSelection {
  public:
   using Key = typename KeyEncoder<T>::Key;
+  static constexpr Key kOpenLow = 0, kOpenHigh = ~Key(0);  ///< no finite value has these
 
   OrderSelection(DeviceContext& context, const KernelValues<T>& values, const KeyFormat& format,
                  std::span<const double> percents)
@@ -455,110 +508,140 @@ class OrderSelection {
   }
 
  private:
+  struct KeyRange {
+    Key low, high;
+  };
+
   OrderStatistics select_by_passes() {
     OrderStatistics found;
     const auto ranks_of = [&](std::int64_t n) { return percentile_ranks(found.count = n, percents_); };
-    const std::int64_t blocks = resident_blocks(context_, value_digits_kernel<T, kMachine>);
+    const auto blocks = unsigned(std::min(resident_blocks(context_, value_digits_kernel<T, kMachine, false>), tiles()));
     found.keys = radix_select(format_.bits, kDigitBits, ranks_of, [&](const auto& prefixes, int shift, int width) {
-      return count_digits<Key>(context_, prefixes, shift, width, [&](const Digits<Key>& digits, Count* total) {
-        value_digits_kernel<T, kMachine><<<unsigned(std::min(blocks, tiles())), kThreads, 0, stream_of(context_)>>>(
-            values_, encode_, digits, total);
-      });
+      return count_digits<Key>(
+          context_, format_.bits, prefixes, shift, width, [&](const Digits<Key>& digits, bool first, Count* total) {
+            const cudaStream_t stream = stream_of(context_);
+            if (first)
+              value_digits_kernel<T, kMachine, true><<<blocks, kThreads, 0, stream>>>(values_, encode_, digits, total);
+            else
+              value_digits_kernel<T, kMachine, false><<<blocks, kThreads, 0, stream>>>(values_, encode_, digits, total);
+          });
     });
     return found;
   }
 
-  /// Disjoint ascending brackets that hold the percentiles in all likelihood: six standard deviations of the sample's.
-  Brackets<Key> sample_brackets() {
+  /// Disjoint ascending ranges that hold the percentiles in all likelihood: five standard deviations of the sample's.
+  std::vector<KeyRange> sample_ranges() {
     Buffer keys = context_.allocate(kSamples * sizeof(Key)), counter = context_.allocate(sizeof(Count));
-    VOLPIPE_CHECK_CUDA(cudaMemsetAsync(counter.data(), 0, sizeof(Count), stream_of(context_)));
-    sample_kernel<T, kMachine><<<unsigned(kSamples / kThreads), kThreads, 0, stream_of(context_)>>>(
-        values_, encode_, static_cast<Key*>(keys.data()), static_cast<Count*>(counter.data()));
+    auto* sampled = static_cast<Key*>(keys.data());
+    auto* count = static_cast<Count*>(counter.data());
+    VOLPIPE_CHECK_CUDA(cudaMemsetAsync(count, 0, sizeof(Count), stream_of(context_)));
+    sample_kernel<T, kMachine>
+        <<<unsigned(kSamples / kThreads), kThreads, 0, stream_of(context_)>>>(values_, encode_, sampled, count);
     VOLPIPE_CHECK_CUDA(cudaGetLastError());
-    std::int64_t n = 0;
-    copy_to_host(context_, &n, counter.data(), sizeof n);
 
-    struct Range {
+    struct RankRange {
       std::int64_t low, high;
     };
-    std::vector<Range> ranges;
+    std::vector<RankRange> wanted;
     std::vector<std::int64_t> ranks;
-    for (const double percent : percents_) {
-      const double share = percent / 100, centre = share * double(n - 1);
-      const double margin = 6 * std::sqrt(double(n) * share * (1 - share)) + 6;
-      const Range range{std::int64_t(std::floor(centre - margin)), std::int64_t(std::ceil(centre + margin))};
-      ranges.push_back(range);
-      if (range.low >= 0 && range.low < n) ranks.push_back(range.low);
-      if (range.high >= 0 && range.high < n) ranks.push_back(range.high);
-    }
-    std::sort(ranks.begin(), ranks.end());
-    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-    const auto found = select_keys(context_, static_cast<const Key*>(keys.data()), n, format_.bits, ranks);
+    std::int64_t n = 0;
+    const auto inside = [&](std::int64_t rank) { return rank >= 0 && rank < n; };
+    const auto ranks_of = [&](std::int64_t found) {
+      n = found;
+      for (const double percent : percents_) {
+        const double share = percent / 100, centre = share * double(n - 1);
+        const double margin = 5 * std::sqrt(double(n) * share * (1 - share)) + 5;
+        const RankRange range{std::int64_t(std::floor(centre - margin)), std::int64_t(std::ceil(centre + margin))};
+        wanted.push_back(range);
+        if (inside(range.low)) ranks.push_back(range.low);
+        if (inside(range.high)) ranks.push_back(range.high);
+      }
+      std::sort(ranks.begin(), ranks.end());
+      ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+      return ranks;
+    };
+    const auto found = select_keys(context_, sampled, count, kSamples, format_.bits, ranks_of);
     const auto key_at = [&](std::int64_t rank) {
       return Key(found[std::size_t(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin())]);
     };
+    if (n == 0) return {{kOpenLow, kOpenHigh}};
 
-    std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.low < b.low; });
-    Brackets<Key> brackets{};
-    for (const Range& range : ranges) {
-      Key low = range.low >= 0 && range.low < n ? key_at(range.low) : Key(0);
-      const Key high = range.high >= 0 && range.high < n ? key_at(range.high) : ~Key(0);
-      if (brackets.size > 0 && low <= brackets.high[brackets.size - 1]) {
-        if (high <= brackets.high[brackets.size - 1]) continue;
-        low = brackets.high[brackets.size - 1] + 1;
+    std::sort(wanted.begin(), wanted.end(), [](const RankRange& a, const RankRange& b) { return a.low < b.low; });
+    std::vector<KeyRange> ranges;
+    for (const RankRange& range : wanted) {
+      KeyRange keys_of{inside(range.low) ? key_at(range.low) : kOpenLow,
+                       inside(range.high) ? key_at(range.high) : kOpenHigh};
+      if (!ranges.empty() && keys_of.low <= ranges.back().high) {
+        if (keys_of.high <= ranges.back().high) continue;
+        keys_of.low = ranges.back().high + 1;
       }
-      brackets.low[brackets.size] = low;
-      brackets.high[brackets.size++] = high;
+      ranges.push_back(keys_of);
     }
-    for (int b = brackets.size; b < kMaxBrackets; ++b) brackets.low[b] = brackets.high[b] = ~Key(0);
-    return brackets;
+    return ranges;
   }
 
-  template <int kBrackets>
-  void count_brackets(const Brackets<Key>& brackets, Key* candidates, std::int64_t capacity, BracketCounts* total) {
-    const std::int64_t blocks = std::min(resident_blocks(context_, bracket_kernel<T, kMachine, kBrackets>), tiles());
-    bracket_kernel<T, kMachine, kBrackets><<<unsigned(blocks), kThreads, 0, stream_of(context_)>>>(
-        values_, encode_, brackets, candidates, capacity, total);
-    VOLPIPE_CHECK_CUDA(cudaGetLastError());
+  T value_of(Key key) const {
+    if (key == kOpenLow) return -std::numeric_limits<T>::infinity();
+    return key == kOpenHigh ? std::numeric_limits<T>::infinity() : T(decode_key(format_, key));
   }
 
-  bool select_in_brackets(OrderStatistics& found) {
-    const Brackets<Key> brackets = sample_brackets();
-    const std::int64_t capacity = values_.kernel.count / 8;
-    Buffer candidates = context_.allocate(std::size_t(capacity) * sizeof(Key));
-    Buffer totals = context_.allocate(sizeof(BracketCounts));
-    VOLPIPE_CHECK_CUDA(cudaMemsetAsync(totals.data(), 0, sizeof(BracketCounts), stream_of(context_)));
-    auto* keys = static_cast<Key*>(candidates.data());
-    auto* total = static_cast<BracketCounts*>(totals.data());
-    if (brackets.size <= 2) count_brackets<2>(brackets, keys, capacity, total);
-    else count_brackets<kMaxBrackets>(brackets, keys, capacity, total);
+  BracketCounts count_brackets(const std::vector<KeyRange>& ranges, Key* candidates, std::int64_t capacity,
+                               BracketCounts* total) {
+    Brackets<T> brackets;
+    for (std::size_t b = 0; b < kMaxBrackets; ++b) {
+      brackets.low[b] = b < ranges.size() ? value_of(ranges[b].low) : T(0);
+      brackets.high[b] = b < ranges.size() ? value_of(ranges[b].high) : T(0);
+    }
+    VOLPIPE_CHECK_CUDA(cudaMemsetAsync(total, 0, sizeof(BracketCounts), stream_of(context_)));
+    const auto launch = [&](auto kernel) {
+      const auto blocks = unsigned(std::min(resident_blocks(context_, kernel), tiles()));
+      kernel<<<blocks, kThreads, 0, stream_of(context_)>>>(values_, encode_, brackets, candidates, capacity, total);
+      VOLPIPE_CHECK_CUDA(cudaGetLastError());
+    };
+    if (ranges.size() <= 2) launch(bracket_kernel<T, kMachine, 2>);
+    else launch(bracket_kernel<T, kMachine, kMaxBrackets>);
     BracketCounts counts;
     copy_to_host(context_, &counts, total, sizeof counts);
+    return counts;
+  }
+
+  /// False where a range missed its percentile or the candidates are too many.
+  bool select_in_brackets(OrderStatistics& found) {
+    const std::vector<KeyRange> ranges = sample_ranges();
+    const std::int64_t capacity = values_.kernel.count / 8;
+    Buffer candidates = context_.allocate(std::size_t(capacity) * sizeof(Key)),
+           totals = context_.allocate(sizeof(BracketCounts));
+    auto* keys = static_cast<Key*>(candidates.data());
+    auto* total = static_cast<BracketCounts*>(totals.data());
+    const BracketCounts counts = count_brackets(ranges, keys, capacity, total);
     found.count = std::int64_t(counts.kept);
     if (found.count == 0) return true;
     if (std::int64_t(counts.stored) > capacity) return false;
 
-    const std::vector<std::int64_t> ranks = percentile_ranks(found.count, percents_);
+    constexpr std::int64_t kNotStored = -1;
+    struct Place {
+      std::size_t range;
+      std::int64_t stored_rank;
+    };
+    std::vector<Place> places;
     std::vector<std::int64_t> stored_ranks;
-    std::vector<std::int64_t> places;  // of each rank: where its key is among the stored ranks, or -1 - bracket
-    for (const std::int64_t rank : ranks) {
-      std::int64_t before = 0;
-      int b = 0;
-      for (; b < brackets.size; ++b) {
-        const auto below = std::int64_t(counts.below[b]), inside = std::int64_t(counts.inside[b]);
-        const bool stored = brackets.low[b] != brackets.high[b];
-        if (rank >= below && rank < below + inside) {
-          places.push_back(stored ? std::int64_t(stored_ranks.size()) : -1 - b);
-          if (stored) stored_ranks.push_back(before + rank - below);
-          break;
-        }
-        if (stored) before += inside;
-      }
-      if (b == brackets.size) return false;
+    for (const std::int64_t rank : percentile_ranks(found.count, percents_)) {
+      std::int64_t stored_before = 0;
+      std::size_t r = 0;
+      for (; r < ranges.size() && rank >= std::int64_t(counts.up_to_high[r]); ++r)
+        if (ranges[r].low != ranges[r].high) stored_before += std::int64_t(counts.up_to_high[r] - counts.below[r]);
+      if (r == ranges.size() || rank < std::int64_t(counts.below[r])) return false;
+      const bool stored = ranges[r].low != ranges[r].high;
+      places.push_back({r, stored ? stored_before + rank - std::int64_t(counts.below[r]) : kNotStored});
+      if (stored) stored_ranks.push_back(places.back().stored_rank);
     }
-    const auto stored_keys = select_keys(context_, keys, std::int64_t(counts.stored), format_.bits, stored_ranks);
-    for (const std::int64_t place : places)
-      found.keys.push_back(place >= 0 ? stored_keys[std::size_t(place)] : std::uint64_t(brackets.low[-1 - place]));
+    std::vector<std::uint64_t> stored_keys;
+    if (!stored_ranks.empty())
+      stored_keys = select_keys(context_, keys, &total->stored, std::int64_t(counts.stored), format_.bits,
+                                [&](std::int64_t) { return stored_ranks; });
+    auto next = stored_keys.begin();
+    for (const Place& place : places)
+      found.keys.push_back(place.stored_rank == kNotStored ? std::uint64_t(ranges[place.range].low) : *next++);
     return true;
   }
 

@@ -87,7 +87,8 @@ AxisMatrix AxisMatrix::from_rows(std::int64_t input_size, const std::vector<Row>
     merged.push_back(merge(row));
     const Row& kept = merged.back().taps;
     if (!kept.empty() && kept.back().index >= input_size)
-      throw Error(ErrorCode::internal, "an axis matrix reads voxel " + std::to_string(kept.back().index) + " of " + std::to_string(input_size));
+      throw Error(ErrorCode::internal, "an axis matrix reads voxel " + std::to_string(kept.back().index) + " of " +
+                                           std::to_string(input_size));
     windows.push_back(window_of(kept, input_size, periodic));
     taps = std::max(taps, windows.back().length);
   }

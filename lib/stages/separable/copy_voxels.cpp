@@ -45,12 +45,18 @@ void copy_run(const Run& run, const T* source, T fill, T* target) {
   target += run.begin;
   source += run.source;
   switch (run.kind) {
-    case Run::Kind::forward: std::memcpy(target, source, std::size_t(run.length) * sizeof(T)); break;
+    case Run::Kind::forward:
+      std::memcpy(target, source, std::size_t(run.length) * sizeof(T));
+      break;
     case Run::Kind::backward:
       for (std::int64_t i = 0; i < run.length; ++i) target[i] = source[-i];
       break;
-    case Run::Kind::repeat: std::fill_n(target, run.length, *source); break;
-    case Run::Kind::fill: std::fill_n(target, run.length, fill); break;
+    case Run::Kind::repeat:
+      std::fill_n(target, run.length, *source);
+      break;
+    case Run::Kind::fill:
+      std::fill_n(target, run.length, fill);
+      break;
   }
 }
 
@@ -81,23 +87,25 @@ class Copier {
     const std::vector<Run> runs = runs_of(work_.index[0]);
     const bool long_runs = std::int64_t(runs.size()) * 8 <= columns || runs.size() == 1;
     const std::int64_t grain = std::max<std::int64_t>(1, 65536 / columns);
-    context.parallel(rows * planes * work_.components, grain, [&, columns = columns, rows = rows, planes = planes](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        const std::int32_t y = work_.index[1][std::size_t(row % rows)];
-        const std::int32_t z = work_.index[2][std::size_t(row / rows % planes)];
-        T* target = output_ + row * columns;
-        if (y < 0 || z < 0) {
-          std::fill_n(target, columns, fill_);
-          continue;
-        }
-        const T* source = input_ + row / (rows * planes) * source_voxels_ + y * stride_[1] + z * stride_[2];
-        if (long_runs) {
-          for (const Run& run : runs) copy_run(run, source, fill_, target);
-        } else {
-          gather_row(source, target);
-        }
-      }
-    });
+    context.parallel(rows * planes * work_.components, grain,
+                     [&, columns = columns, rows = rows, planes = planes](std::int64_t begin, std::int64_t end) {
+                       for (std::int64_t row = begin; row < end; ++row) {
+                         const std::int32_t y = work_.index[1][std::size_t(row % rows)];
+                         const std::int32_t z = work_.index[2][std::size_t(row / rows % planes)];
+                         T* target = output_ + row * columns;
+                         if (y < 0 || z < 0) {
+                           std::fill_n(target, columns, fill_);
+                           continue;
+                         }
+                         const T* source =
+                             input_ + row / (rows * planes) * source_voxels_ + y * stride_[1] + z * stride_[2];
+                         if (long_runs) {
+                           for (const Run& run : runs) copy_run(run, source, fill_, target);
+                         } else {
+                           gather_row(source, target);
+                         }
+                       }
+                     });
   }
 
   void gather_row(const T* source, T* target) const {
@@ -175,10 +183,14 @@ class Copier {
 
 void copy_voxels(DeviceContext& context, const CopyWork& work, const void* input, void* output) {
   switch (work.element_bytes) {
-    case 1: return Copier<std::uint8_t>(work, input, output).run(context);
-    case 2: return Copier<std::uint16_t>(work, input, output).run(context);
-    case 4: return Copier<std::uint32_t>(work, input, output).run(context);
-    default: return Copier<std::uint64_t>(work, input, output).run(context);
+    case 1:
+      return Copier<std::uint8_t>(work, input, output).run(context);
+    case 2:
+      return Copier<std::uint16_t>(work, input, output).run(context);
+    case 4:
+      return Copier<std::uint32_t>(work, input, output).run(context);
+    default:
+      return Copier<std::uint64_t>(work, input, output).run(context);
   }
 }
 

@@ -90,7 +90,8 @@ constexpr int kRowsPerThread = V * sizeof(T) >= 16 ? 4 : 8;
 
 /// The first axis is x on both sides. Each thread: V voxels along x of some rows.
 template <class T, int V>
-__global__ void __launch_bounds__(kThreads) copy_rows(Planes planes, const int2* pieces, unsigned pieces_per_row, const T* input, T* output, T fill) {
+__global__ void __launch_bounds__(kThreads)
+    copy_rows(Planes planes, const int2* pieces, unsigned pieces_per_row, const T* input, T* output, T fill) {
   const unsigned thread = blockIdx.x * kThreads + threadIdx.x;
   const unsigned piece_index = thread % pieces_per_row;
   constexpr int kRows = kRowsPerThread<T, V>;
@@ -102,7 +103,8 @@ __global__ void __launch_bounds__(kThreads) copy_rows(Planes planes, const int2*
     const std::int64_t component = plane / planes.third.size, third = plane % planes.third.size;
     const std::int32_t z = planes.third.index[third];
     const T* source = input + component * planes.source_voxels + z * planes.third.source_stride;
-    T* target = output + component * planes.target_voxels + third * planes.third.target_stride + first_row * planes.second.target_stride + piece_index * V;
+    T* target = output + component * planes.target_voxels + third * planes.third.target_stride +
+                first_row * planes.second.target_stride + piece_index * V;
     Pack<T, V> loaded[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -122,7 +124,8 @@ __global__ void __launch_bounds__(kThreads) copy_rows(Planes planes, const int2*
 
 /// The first axis is the target's x, the second the one that runs along the source's x.
 template <class T>
-__global__ void __launch_bounds__(kThreads) copy_transposed(Planes planes, unsigned tiles_x, const T* input, T* output, T fill) {
+__global__ void __launch_bounds__(kThreads)
+    copy_transposed(Planes planes, unsigned tiles_x, const T* input, T* output, T fill) {
   __shared__ T tile[kTile][kTile + 1];
   constexpr int kStep = kThreads / kTile;
   const int x0 = int(blockIdx.x % tiles_x) * kTile, a0 = int(blockIdx.x / tiles_x) * kTile;
@@ -189,10 +192,16 @@ class Copy {
     const Index3 source_stride{1, n[0], n[0] * n[1]}, target_stride{1, m[0], m[0] * m[1]};
     const auto axis = [&](int a) {
       const auto i = std::size_t(a);
-      return CopyAxis{tables_.at<std::int32_t>(indices_[i]), std::int32_t(m[i]), source_stride[std::size_t(work_.source_axis[i])], target_stride[i]};
+      return CopyAxis{tables_.at<std::int32_t>(indices_[i]), std::int32_t(m[i]),
+                      source_stride[std::size_t(work_.source_axis[i])], target_stride[i]};
     };
     const int third = 3 - second;
-    return {axis(0), axis(second), axis(third), n[0] * n[1] * n[2], m[0] * m[1] * m[2], m[std::size_t(third)] * work_.components};
+    return {axis(0),
+            axis(second),
+            axis(third),
+            n[0] * n[1] * n[2],
+            m[0] * m[1] * m[2],
+            m[std::size_t(third)] * work_.components};
   }
 
   static dim3 grid_of(std::int64_t blocks, const Planes& planes) {
@@ -215,8 +224,9 @@ class Copy {
     tables_.upload(context_);
     const Planes planes = planes_of(work_.source_axis[1] == 0 ? 1 : 2);
     const std::int64_t tiles_x = divide_up(planes.first.size, kTile);
-    copy_transposed<T><<<grid_of(tiles_x * divide_up(planes.second.size, kTile), planes), kThreads, 0, stream_of(context_)>>>(
-        planes, unsigned(tiles_x), input_, output_, fill_);
+    copy_transposed<T>
+        <<<grid_of(tiles_x * divide_up(planes.second.size, kTile), planes), kThreads, 0, stream_of(context_)>>>(
+            planes, unsigned(tiles_x), input_, output_, fill_);
   }
 
   DeviceContext& context_;
@@ -232,10 +242,14 @@ class Copy {
 
 void copy_voxels(DeviceContext& context, const CopyWork& work, const void* input, void* output) {
   switch (work.element_bytes) {
-    case 1: return Copy<std::uint8_t>(context, work, input, output).run();
-    case 2: return Copy<std::uint16_t>(context, work, input, output).run();
-    case 4: return Copy<std::uint32_t>(context, work, input, output).run();
-    default: return Copy<std::uint64_t>(context, work, input, output).run();
+    case 1:
+      return Copy<std::uint8_t>(context, work, input, output).run();
+    case 2:
+      return Copy<std::uint16_t>(context, work, input, output).run();
+    case 4:
+      return Copy<std::uint32_t>(context, work, input, output).run();
+    default:
+      return Copy<std::uint64_t>(context, work, input, output).run();
   }
 }
 

@@ -19,8 +19,8 @@ struct CopyWork {
   std::array<int, 3> source_axis{0, 1, 2};
   std::array<std::vector<std::int32_t>, 3> index;
   std::int64_t components = 1;
-  int element_bytes = 1;         ///< 1, 2, 4 or 8
-  std::uint64_t fill_bits = 0;   ///< the low bytes are the fill voxel
+  int element_bytes = 1;        ///< 1, 2, 4 or 8
+  std::uint64_t fill_bits = 0;  ///< the low bytes are the fill voxel
 };
 
 /// Weighted windows along the first two axes of [slices][rows][columns]: out[s] = y (in[s] x^T), x first. A null matrix
@@ -37,7 +37,7 @@ struct SliceWork {
   std::int64_t output_rows() const { return y ? y->output_size() : rows; }
 };
 
-/// Windows of at most two voxels on every axis, all axes in one pass: float32 out.
+/// Windows of at most two voxels on every axis, x and y not periodic, all axes in one pass: float32 out.
 struct LinearWork {
   Index3 size;
   std::array<const AxisMatrix*, 3> matrices;

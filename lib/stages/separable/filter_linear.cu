@@ -9,23 +9,29 @@ namespace volpipe::cuda {
 namespace {
 
 constexpr int kBlockX = 32, kBlockY = 8;
-constexpr int kAhead = 3;             // source planes on their way
-constexpr std::int64_t kDepth = 24;   // most target planes of one thread
+constexpr int kRows = 2;             // target rows of one thread, kBlockY apart
+constexpr int kAhead = 2;            // source planes on their way
+constexpr std::int64_t kDepth = 24;  // most target planes of one thread
 constexpr std::int64_t kBlocksPerMultiprocessor = 16;
 
-/// A target row along x or y: fill + weight0 * in[index0] + weight1 * in[index1].
-struct alignas(8) Pair {
-  std::int32_t index0, index1;
-  float weight0, weight1;
-  float fill, unused;
+/// A target row: fill + weight0 * in[index] + weight1 * in[index + 1].
+struct alignas(16) Pair {
+  std::int32_t index;
+  float weight0, weight1, fill;
 };
 
 /// A source plane to sample, and how many target planes can be written once it is.
-struct Step { std::int32_t plane, writes; };
+struct Step {
+  std::int32_t plane, writes;
+};
 /// A target plane from the last two planes sampled.
-struct alignas(16) Write { float previous, current, fill, unused; };
+struct alignas(16) Write {
+  float previous, current, fill, unused;
+};
 /// The steps of the target planes from `target` on.
-struct Chunk { std::int32_t begin, end, target; };
+struct Chunk {
+  std::int32_t begin, end, target;
+};
 
 struct LinearAxes {
   const Pair* x;
@@ -38,27 +44,21 @@ struct LinearAxes {
   std::int64_t source_row, source_plane, source_voxels;
 };
 
-/// One position in the plane: its four voxels and what they sum to.
+/// One position in the plane: where its four voxels are, and what they sum to.
 template <class T>
 struct PlaneSampler {
-  const T* voxel[4];
-  Pair x, y;
+  const T* row0;
+  const T* row1;
+  Pair y;
 
-  __device__ PlaneSampler(const LinearAxes& axes, const T* source, int column, int row) : x(axes.x[column]), y(axes.y[row]) {
-    const T* row0 = source + y.index0 * axes.source_row;
-    const T* row1 = source + y.index1 * axes.source_row;
-    voxel[0] = row0 + x.index0;
-    voxel[1] = row0 + x.index1;
-    voxel[2] = row1 + x.index0;
-    voxel[3] = row1 + x.index1;
+  __device__ __forceinline__ void load(const Pair& x, std::int64_t plane, T (&raw)[4]) const {
+    const T *at0 = row0 + plane, *at1 = row1 + plane;
+    raw[0] = y.weight0 != 0 && x.weight0 != 0 ? at0[0] : T(0);
+    raw[1] = y.weight0 != 0 && x.weight1 != 0 ? at0[1] : T(0);
+    raw[2] = y.weight1 != 0 && x.weight0 != 0 ? at1[0] : T(0);
+    raw[3] = y.weight1 != 0 && x.weight1 != 0 ? at1[1] : T(0);
   }
-  __device__ __forceinline__ void load(std::int64_t plane, T (&raw)[4]) const {
-    raw[0] = y.weight0 != 0 && x.weight0 != 0 ? voxel[0][plane] : T(0);
-    raw[1] = y.weight0 != 0 && x.weight1 != 0 ? voxel[1][plane] : T(0);
-    raw[2] = y.weight1 != 0 && x.weight0 != 0 ? voxel[2][plane] : T(0);
-    raw[3] = y.weight1 != 0 && x.weight1 != 0 ? voxel[3][plane] : T(0);
-  }
-  __device__ __forceinline__ float sum(const T (&raw)[4]) const {
+  __device__ __forceinline__ float sum(const Pair& x, const T (&raw)[4]) const {
     const float first = fmaf(x.weight1, float(raw[1]), fmaf(x.weight0, float(raw[0]), x.fill));
     const float second = fmaf(x.weight1, float(raw[3]), fmaf(x.weight0, float(raw[2]), x.fill));
     float sum = y.fill;
@@ -68,39 +68,60 @@ struct PlaneSampler {
   }
 };
 
-/// Each thread: a column of target voxels along z; every source plane it needs is sampled once, kAhead of them at a time.
+/// Each thread: kRows columns of target voxels along z; every source plane they need is sampled once, kAhead of them on
+/// their way.
 template <class T>
 __global__ void __launch_bounds__(kBlockX* kBlockY) sample_columns(LinearAxes axes, const T* input, float* output) {
   const int x = int(blockIdx.x % axes.blocks_x) * kBlockX + int(threadIdx.x);
   const unsigned rest = blockIdx.x / axes.blocks_x;
-  const int y = int(rest % axes.blocks_y) * kBlockY + int(threadIdx.y);
+  const int y = int(rest % axes.blocks_y) * (kBlockY * kRows) + int(threadIdx.y);
   const Chunk chunk = axes.chunks[rest / axes.blocks_y % axes.chunk_count];
   const std::int64_t component = rest / axes.blocks_y / axes.chunk_count;
   if (x >= axes.size_x || y >= axes.size_y) return;
 
-  const PlaneSampler<T> sampler(axes, input + component * axes.source_voxels, x, y);
-  const std::int64_t target_plane = std::int64_t(axes.size_x) * axes.size_y;
-  float* target = output + (component * axes.size_z + chunk.target) * target_plane + std::int64_t(y) * axes.size_x + x;
-  const Write* write = axes.writes + chunk.target;
-  T raw[kAhead][4];
+  const Pair pair_x = axes.x[x];
+  PlaneSampler<T> samplers[kRows];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    samplers[r].y = axes.y[min(y + r * kBlockY, axes.size_y - 1)];
+    samplers[r].row0 = input + component * axes.source_voxels + samplers[r].y.index * axes.source_row + pair_x.index;
+    samplers[r].row1 = samplers[r].row0 + axes.source_row;
+  }
+  const auto load = [&](int step, T(&raw)[kRows][4]) {
+    const std::int64_t plane = axes.steps[step].plane * axes.source_plane;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) samplers[r].load(pair_x, plane, raw[r]);
+  };
+
+  T raw[kAhead][kRows][4];
 #pragma unroll
   for (int a = 0; a < kAhead; ++a)
-    if (chunk.begin + a < chunk.end) sampler.load(axes.steps[chunk.begin + a].plane * axes.source_plane, raw[a]);
+    if (chunk.begin + a < chunk.end) load(chunk.begin + a, raw[a]);
 
-  float previous = 0;
+  const std::int64_t target_plane = std::int64_t(axes.size_x) * axes.size_y;
+  float* target = output + (component * axes.size_z + chunk.target) * target_plane + std::int64_t(y) * axes.size_x + x;
+  const Write* next = axes.writes + chunk.target;
+  float previous[kRows] = {};
   for (int step = chunk.begin; step < chunk.end; step += kAhead) {
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
       if (step + a >= chunk.end) break;
-      const float current = sampler.sum(raw[a]);
-      if (step + a + kAhead < chunk.end) sampler.load(axes.steps[step + a + kAhead].plane * axes.source_plane, raw[a]);
-      for (int writes = axes.steps[step + a].writes; writes > 0; --writes, ++write, target += target_plane) {
-        float sum = write->fill;
-        if (write->previous != 0) sum = fmaf(write->previous, previous, sum);
-        if (write->current != 0) sum = fmaf(write->current, current, sum);
-        *target = sum;
+      float current[kRows];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) current[r] = samplers[r].sum(pair_x, raw[a][r]);
+      if (step + a + kAhead < chunk.end) load(step + a + kAhead, raw[a]);
+      for (int writes = axes.steps[step + a].writes; writes > 0; --writes, ++next, target += target_plane) {
+        const Write write = *next;
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) {
+          float sum = write.fill;
+          if (write.previous != 0) sum = fmaf(write.previous, previous[r], sum);
+          if (write.current != 0) sum = fmaf(write.current, current[r], sum);
+          if (y + r * kBlockY < axes.size_y) target[r * kBlockY * axes.size_x] = sum;
+        }
       }
-      previous = current;
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) previous[r] = current[r];
     }
   }
 }
@@ -114,10 +135,9 @@ std::vector<Pair> pairs_of(const AxisMatrix& matrix, double fill) {
   std::vector<Pair> pairs;
   const int taps = matrix.taps();
   for (std::int64_t j = 0; j < matrix.output_size(); ++j) {
-    const std::int64_t start = matrix.start()[std::size_t(j)];
     const double* weights = matrix.weights().data() + j * taps;
-    pairs.push_back({std::int32_t(start), std::int32_t((start + taps - 1) % matrix.input_size()), float(weights[0]),
-                     taps == 2 ? float(weights[1]) : 0.f, fill_share(matrix, j, fill), 0.f});
+    pairs.push_back({std::int32_t(matrix.start()[std::size_t(j)]), float(weights[0]), taps == 2 ? float(weights[1]) : 0.f,
+                     fill_share(matrix, j, fill)});
   }
   return pairs;
 }
@@ -125,7 +145,8 @@ std::vector<Pair> pairs_of(const AxisMatrix& matrix, double fill) {
 /// The order in which the planes along z are sampled and written.
 class Schedule {
  public:
-  Schedule(const AxisMatrix& matrix, double fill, std::int64_t depth) : pairs_(pairs_of(matrix, fill)) {
+  Schedule(const AxisMatrix& matrix, double fill, std::int64_t depth)
+      : pairs_(pairs_of(matrix, fill)), size_(std::int32_t(matrix.input_size())) {
     for (std::int64_t z = 0; z < matrix.output_size(); z += depth) {
       const auto begin = std::int32_t(steps.size());
       previous_ = current_ = -1;
@@ -139,9 +160,12 @@ class Schedule {
   std::vector<Write> writes;
 
  private:
+  std::int32_t second_plane(const Pair& pair) const { return pair.index + 1 < size_ ? pair.index + 1 : 0; }
+
   bool needs(std::size_t k, std::int32_t plane) const {
+    if (k >= pairs_.size()) return false;
     const Pair& pair = pairs_[k];
-    return (pair.weight0 != 0 && pair.index0 == plane) || (pair.weight1 != 0 && pair.index1 == plane);
+    return (pair.weight0 != 0 && pair.index == plane) || (pair.weight1 != 0 && second_plane(pair) == plane);
   }
 
   void sample(std::int32_t plane) {
@@ -152,26 +176,30 @@ class Schedule {
 
   void add(std::size_t k) {
     const Pair& pair = pairs_[k];
-    const bool first = pair.weight0 != 0, second = pair.weight1 != 0;
+    const std::int32_t first = pair.index, second = second_plane(pair);
     const auto held = [&](std::int32_t plane) { return plane == previous_ || plane == current_; };
-    if (first && second && !(held(pair.index0) && held(pair.index1))) {
-      const bool backward = current_ == pair.index1 || (current_ != pair.index0 && k + 1 < pairs_.size() && needs(k + 1, pair.index0) && !needs(k + 1, pair.index1));
-      const std::int32_t then = backward ? pair.index0 : pair.index1, now = backward ? pair.index1 : pair.index0;
-      if (current_ != now) sample(now);
-      sample(then);
-    } else if (first != second && !held(first ? pair.index0 : pair.index1)) {
-      sample(first ? pair.index0 : pair.index1);
-    } else if (current_ < 0) {
-      sample(pair.index0);
+    if (pair.weight0 != 0 && pair.weight1 != 0) {
+      if (!held(first) || !held(second)) sample_both(k, first, second);
+    } else if (const std::int32_t only = pair.weight1 != 0 ? second : first; current_ < 0 || (needs(k, only) && !held(only))) {
+      sample(only);
     }
     Write write{0, 0, pair.fill, 0};
-    for (const auto& [plane, weight] : {std::pair{pair.index0, pair.weight0}, std::pair{pair.index1, pair.weight1}})
-      if (weight != 0) (plane == current_ ? write.current : write.previous) = weight;
+    if (pair.weight0 != 0) (first == current_ ? write.current : write.previous) = pair.weight0;
+    if (pair.weight1 != 0) (second == current_ ? write.current : write.previous) = pair.weight1;
     writes.push_back(write);
     ++steps.back().writes;
   }
 
+  /// Ends with the plane that the next target plane needs too.
+  void sample_both(std::size_t k, std::int32_t first, std::int32_t second) {
+    const bool backward = current_ == second || (current_ != first && needs(k + 1, first) && !needs(k + 1, second));
+    if (backward) std::swap(first, second);
+    if (current_ != first) sample(first);
+    sample(second);
+  }
+
   std::vector<Pair> pairs_;
+  std::int32_t size_;
   std::int32_t previous_ = -1, current_ = -1;
 };
 
@@ -179,13 +207,15 @@ class Schedule {
 
 void filter_linear(DeviceContext& context, const LinearWork& work, const void* input, void* output) {
   const AxisMatrix &x = *work.matrices[0], &y = *work.matrices[1], &z = *work.matrices[2];
-  const std::int64_t blocks_in_plane = divide_up(x.output_size(), kBlockX) * divide_up(y.output_size(), kBlockY) * work.components;
+  const std::int64_t blocks_in_plane =
+      divide_up(x.output_size(), kBlockX) * divide_up(y.output_size(), kBlockY * kRows) * work.components;
   const std::int64_t wanted = divide_up(kBlocksPerMultiprocessor * multiprocessor_count(context), blocks_in_plane);
   const Schedule schedule(z, work.fill, std::clamp<std::int64_t>(z.output_size() / wanted, 1, kDepth));
 
   PackedTables tables;
-  const std::size_t at_x = tables.add(pairs_of(x, work.fill)), at_y = tables.add(pairs_of(y, work.fill)), at_chunks = tables.add(schedule.chunks),
-                    at_steps = tables.add(schedule.steps), at_writes = tables.add(schedule.writes);
+  const std::size_t at_x = tables.add(pairs_of(x, work.fill)), at_y = tables.add(pairs_of(y, work.fill)),
+                    at_chunks = tables.add(schedule.chunks), at_steps = tables.add(schedule.steps),
+                    at_writes = tables.add(schedule.writes);
   tables.upload(context);
   LinearAxes axes{};
   axes.x = tables.at<Pair>(at_x);
@@ -197,7 +227,7 @@ void filter_linear(DeviceContext& context, const LinearWork& work, const void* i
   axes.size_y = std::int32_t(y.output_size());
   axes.size_z = std::int32_t(z.output_size());
   axes.blocks_x = unsigned(divide_up(axes.size_x, kBlockX));
-  axes.blocks_y = unsigned(divide_up(axes.size_y, kBlockY));
+  axes.blocks_y = unsigned(divide_up(axes.size_y, kBlockY * kRows));
   axes.chunk_count = unsigned(schedule.chunks.size());
   axes.source_row = work.size[0];
   axes.source_plane = work.size[0] * work.size[1];
@@ -205,7 +235,8 @@ void filter_linear(DeviceContext& context, const LinearWork& work, const void* i
   const std::int64_t blocks = blocks_in_plane * axes.chunk_count;
   visit(work.input_type, [&]<class Tag>(Tag) {
     using T = typename Tag::type;
-    sample_columns<T><<<unsigned(blocks), dim3(kBlockX, kBlockY), 0, stream_of(context)>>>(axes, static_cast<const T*>(input), static_cast<float*>(output));
+    sample_columns<T><<<unsigned(blocks), dim3(kBlockX, kBlockY), 0, stream_of(context)>>>(
+        axes, static_cast<const T*>(input), static_cast<float*>(output));
   });
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
 }

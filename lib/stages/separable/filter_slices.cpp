@@ -15,20 +15,33 @@ constexpr std::int64_t kCacheBytes = 512 * 1024;
 template <class A>
 struct Vector;
 template <>
-struct Vector<float> { using type = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias)); };
+struct Vector<float> {
+  using type = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
+};
 template <>
-struct Vector<double> { using type = double __attribute__((vector_size(kLanes * sizeof(double)), aligned(alignof(double)), may_alias)); };
+struct Vector<double> {
+  using type = double __attribute__((vector_size(kLanes * sizeof(double)), aligned(alignof(double)), may_alias));
+};
 
 template <class A>
-auto& lanes(A* values) { return *reinterpret_cast<typename Vector<A>::type*>(values); }
+auto& lanes(A* values) {
+  return *reinterpret_cast<typename Vector<A>::type*>(values);
+}
 template <class A>
-const auto& lanes(const A* values) { return *reinterpret_cast<const typename Vector<A>::type*>(values); }
+const auto& lanes(const A* values) {
+  return *reinterpret_cast<const typename Vector<A>::type*>(values);
+}
 
 /// An axis matrix in the arithmetic's type, rows trimmed to their nonzero ends.
 template <class A>
 class Weights {
  public:
-  struct Row { std::int64_t start; int count; const A* weights; A fill; };
+  struct Row {
+    std::int64_t start;
+    int count;
+    const A* weights;
+    A fill;
+  };
 
   Weights(const AxisMatrix& matrix, double fill) : values_(matrix.weights().begin(), matrix.weights().end()) {
     const int taps = matrix.taps();
@@ -38,7 +51,8 @@ class Weights {
       while (last > 0 && weights[last - 1] == 0) --last;
       while (first < last && weights[first] == 0) ++first;
       const double share = matrix.fill_weights()[std::size_t(j)];
-      rows_.push_back({matrix.start()[std::size_t(j)] + first, last - first, weights + first, share == 0 ? A(0) : A(share) * A(fill)});
+      rows_.push_back({matrix.start()[std::size_t(j)] + first, last - first, weights + first,
+                       share == 0 ? A(0) : A(share) * A(fill)});
     }
   }
 
@@ -120,7 +134,8 @@ void weigh(const typename Weights<A>::Row& row, const A* source, std::int64_t st
 }
 
 template <class A>
-void weigh_columns(const typename Weights<A>::Row& row, const A* source, std::int64_t stride, std::int64_t columns, A* target) {
+void weigh_columns(const typename Weights<A>::Row& row, const A* source, std::int64_t stride, std::int64_t columns,
+                   A* target) {
   std::int64_t i = 0;
   for (; i + 4 * kLanes <= columns; i += 4 * kLanes) weigh<4, A>(row, source + i, stride, target + i);
   for (; i + kLanes <= columns; i += kLanes) weigh<1, A>(row, source + i, stride, target + i);
@@ -172,13 +187,15 @@ class SliceFilter {
     static thread_local std::vector<A> between;
     if (std::int64_t(between.size()) < stride * work_.rows) between.resize(std::size_t(stride * work_.rows));
     filter_x(input, begin, end, between.data(), stride);
-    for (std::int64_t j = 0; j < y_->size(); ++j) filter_y(j, between.data(), stride, end - begin, output + j * work_.output_columns());
+    for (std::int64_t j = 0; j < y_->size(); ++j)
+      filter_y(j, between.data(), stride, end - begin, output + j * work_.output_columns());
   }
 
   void filter_y(std::int64_t j, const A* rows, std::int64_t stride, std::int64_t columns, A* target) const {
     auto row = y_->row(j);
     if (row.start >= work_.rows) row.start -= work_.rows;
-    if (row.start + row.count <= work_.rows) return weigh_columns<A>(row, rows + row.start * stride, stride, columns, target);
+    if (row.start + row.count <= work_.rows)
+      return weigh_columns<A>(row, rows + row.start * stride, stride, columns, target);
     for (std::int64_t i = 0; i < columns; ++i) {
       A sum = row.fill;
       for (int t = 0; t < row.count; ++t)
@@ -199,7 +216,8 @@ class SliceFilter {
   }
 
   /// Up to 16 rows side by side, so that a weight serves 16 sums.
-  void filter_x_rows(const T* input, std::int64_t rows, std::int64_t begin, std::int64_t end, A* output, std::int64_t output_stride) const {
+  void filter_x_rows(const T* input, std::int64_t rows, std::int64_t begin, std::int64_t end, A* output,
+                     std::int64_t output_stride) const {
     constexpr std::int64_t kRows = 2 * kLanes;
     const auto [low, high] = x_->window(begin, end);
     const std::int64_t width = round_up(high - low, kLanes), columns = round_up(end - begin, kLanes);
@@ -222,7 +240,8 @@ class SliceFilter {
     for (std::int64_t i = 0; i < columns; i += kLanes)
       for (std::int64_t half = 0; half < kRows; half += kLanes)
         transpose8(sums + i * kRows + half, kRows, loaded + half * columns + i, columns);
-    for (std::int64_t row = 0; row < rows; ++row) std::copy_n(loaded + row * columns, end - begin, output + row * output_stride);
+    for (std::int64_t row = 0; row < rows; ++row)
+      std::copy_n(loaded + row * columns, end - begin, output + row * output_stride);
   }
 
   const SliceWork& work_;

@@ -16,21 +16,22 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kGroup = 8;              // target rows that one thread sums at a time
-constexpr int kColumns = 64;           // target columns of a block
-constexpr int kChunk = 64;             // source rows taken through x at a time
+constexpr int kGroup = 8;     // target rows that one thread sums at a time
+constexpr int kColumns = 64;  // target columns of a block
+constexpr int kChunk = 64;    // source rows taken through x at a time
 constexpr int kMidStride = kColumns + 4;
-constexpr int kMostShifted = 132;      // taps of the weights that travel as a kernel parameter
-constexpr std::size_t kThreeBlocks = 74 * 1024, kTwoBlocks = 112 * 1024;  // to a multiprocessor
-constexpr std::size_t kLargest = 224 * 1024;
+constexpr int kMostGroups = 32;    // of a tile along y
+constexpr int kMostShifted = 132;  // taps of the weights that travel as a kernel parameter
+constexpr int kBuffers = 2;        // chunks on their way or in use
+constexpr std::size_t kMultiprocessorShared = 228 * 1024, kLargest = 220 * 1024;
 constexpr unsigned kMaxGridY = 65535;
 
-/// kGroup consecutive target rows over a window of source rows: either the axis's shifted weights, moving on by one source
-/// row a target row; or a block of `length` x kGroup weights, none 0 within [dense_begin, dense_end).
+/// kGroup consecutive target rows over a window of source rows: either the axis's shifted weights, moving on by one
+/// source row a target row; or a block of `length` x kGroup weights, none 0 within [dense_begin, dense_end).
 struct Group {
   std::int32_t offset;  ///< of the window within its tile
   std::int32_t length, dense_begin, dense_end;
-  std::int32_t weights; ///< first float4 of the block, two a source row; kShifted: none
+  std::int32_t weights;  ///< first float4 of the block, two a source row; kShifted: none
 };
 constexpr std::int32_t kShifted = -1;
 
@@ -57,7 +58,8 @@ __device__ __forceinline__ void add_tap(float weight, const float (&voxel)[C], f
 }
 
 template <bool kChecked, int C, class Load>
-__device__ __forceinline__ void add_rows(const float4* weights, int begin, int end, const Load& load, float (&sum)[kGroup][C]) {
+__device__ __forceinline__ void add_rows(const float4* weights, int begin, int end, const Load& load,
+                                         float (&sum)[kGroup][C]) {
 #pragma unroll 4
   for (int k = begin; k < end; ++k) {
     float voxel[C];
@@ -74,7 +76,8 @@ __device__ __forceinline__ void add_rows(const float4* weights, int begin, int e
   }
 }
 
-/// `window` holds the last kGroup shifted weights; the ends, where not every row has begun or some have ended, are unrolled.
+/// `window` holds the last kGroup shifted weights; the ends, where not every row has begun or some have ended, are
+/// unrolled.
 template <int C, class Load>
 __device__ __forceinline__ void add_shifted(const AxisTable& axis, const Load& load, float (&sum)[kGroup][C]) {
   const int taps = axis.shifted_taps;
@@ -114,7 +117,8 @@ __device__ __forceinline__ void add_shifted(const AxisTable& axis, const Load& l
 
 /// sum[r][c] = row r of the group over the columns that load(k, voxel) gives for source row k of the group's window.
 template <int C, class Load>
-__device__ __forceinline__ void sum_group(const AxisTable& axis, int index, const Group& group, const Load& load, float (&sum)[kGroup][C]) {
+__device__ __forceinline__ void sum_group(const AxisTable& axis, int index, const Group& group, const Load& load,
+                                          float (&sum)[kGroup][C]) {
 #pragma unroll
   for (int r = 0; r < kGroup; ++r) {
     const float fill = axis.fills ? __ldg(axis.fills + index * kGroup + r) : 0.f;
@@ -134,8 +138,9 @@ __device__ __forceinline__ std::int32_t wrapped(std::int32_t i, std::int32_t siz
 }
 
 /// The groups of one tile along the rows of a shared buffer of kColumns columns, to the target.
-__device__ __forceinline__ void filter_rows(const AxisTable& axis, int tile, const float* buffer, int stride, std::int64_t target_columns,
-                                            std::int64_t column, float* target) {
+__device__ __forceinline__ void filter_rows(const AxisTable& axis, int tile, const Group* groups, const float* buffer,
+                                            int stride, std::int64_t target_columns, std::int64_t column,
+                                            float* target) {
   const int lane = threadIdx.x % 32;
   const bool first = column + 2 * lane < target_columns, second = column + 2 * lane + 1 < target_columns;
   const bool paired = second && target_columns % 2 == 0;
@@ -143,14 +148,17 @@ __device__ __forceinline__ void filter_rows(const AxisTable& axis, int tile, con
     const int index = tile * axis.groups_per_tile + g;
     const int row = index * kGroup;
     if (row >= axis.target_size) break;
-    const Group group = axis.groups[index];
+    const Group group = groups[g];
     const float* window = buffer + group.offset * stride + 2 * lane;
     float sum[kGroup][2];
-    sum_group(axis, index, group, [&](int k, float (&voxel)[2]) {
-      const float2 pair = *reinterpret_cast<const float2*>(window + k * stride);
-      voxel[0] = pair.x;
-      voxel[1] = pair.y;
-    }, sum);
+    sum_group(
+        axis, index, group,
+        [&](int k, float(&voxel)[2]) {
+          const float2 pair = *reinterpret_cast<const float2*>(window + k * stride);
+          voxel[0] = pair.x;
+          voxel[1] = pair.y;
+        },
+        sum);
     float* out = target + row * target_columns + column + 2 * lane;
 #pragma unroll
     for (int r = 0; r < kGroup; ++r, out += target_columns) {
@@ -166,7 +174,8 @@ __device__ __forceinline__ void filter_rows(const AxisTable& axis, int tile, con
 }
 
 template <class T>
-__device__ __forceinline__ void load_window_converted(const T* source, const AxisTable& y, const Tile& tile, std::int64_t columns, int width, float* buffer) {
+__device__ __forceinline__ void load_window_converted(const T* source, const AxisTable& y, const Tile& tile,
+                                                      std::int64_t columns, int width, float* buffer) {
   constexpr int kUnroll = 8, kStep = kThreads / kColumns;
   const int column = threadIdx.x % kColumns;
   for (int row = threadIdx.x / kColumns; row < tile.length; row += kUnroll * kStep) {
@@ -174,7 +183,8 @@ __device__ __forceinline__ void load_window_converted(const T* source, const Axi
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int k = row + u * kStep;
-      loaded[u] = k < tile.length && column < width ? source[wrapped(tile.begin + k, y.source_size) * columns + column] : T(0);
+      loaded[u] =
+          k < tile.length && column < width ? source[wrapped(tile.begin + k, y.source_size) * columns + column] : T(0);
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u)
@@ -182,20 +192,23 @@ __device__ __forceinline__ void load_window_converted(const T* source, const Axi
   }
 }
 
-__device__ __forceinline__ void load_window_async(const float* source, const AxisTable& y, const Tile& tile, std::int64_t columns, int width, float* buffer) {
+__device__ __forceinline__ void load_window_async(const float* source, const AxisTable& y, const Tile& tile,
+                                                  std::int64_t columns, int width, float* buffer) {
   constexpr int kQuads = kColumns / 4, kStep = kThreads / kQuads;
   const int column = threadIdx.x % kQuads * 4;
   if (column < width)
     for (int k = threadIdx.x / kQuads; k < tile.length; k += kStep)
-      __pipeline_memcpy_async(buffer + k * kColumns + column, source + wrapped(tile.begin + k, y.source_size) * columns + column, 16);
+      __pipeline_memcpy_async(buffer + k * kColumns + column,
+                              source + wrapped(tile.begin + k, y.source_size) * columns + column, 16);
   __pipeline_commit();
   __pipeline_wait_prior(0);
 }
 
 /// Rows y of [slices][rows][columns]; each block a window of rows of 64 columns.
 template <class T>
-__global__ void __launch_bounds__(kThreads) filter_y(const __grid_constant__ AxisTable y, unsigned tiles_y, std::int64_t columns, std::int64_t slices,
-                                                     const T* input, float* output) {
+__global__ void __launch_bounds__(kThreads)
+    filter_y(const __grid_constant__ AxisTable y, unsigned tiles_y, std::int64_t columns, std::int64_t slices,
+             const T* input, float* output) {
   extern __shared__ float4 shared[];
   float* buffer = reinterpret_cast<float*>(shared);
   const int tile_index = int(blockIdx.x % tiles_y);
@@ -213,7 +226,8 @@ __global__ void __launch_bounds__(kThreads) filter_y(const __grid_constant__ Axi
     }
     if (!loaded) load_window_converted(source, y, tile, columns, width, buffer);
     __syncthreads();
-    filter_rows(y, tile_index, buffer, kColumns, columns, column, output + slice * y.target_size * columns);
+    filter_rows(y, tile_index, y.groups + tile_index * y.groups_per_tile, buffer, kColumns, columns, column,
+                output + slice * y.target_size * columns);
     __syncthreads();
   }
 }
@@ -221,17 +235,18 @@ __global__ void __launch_bounds__(kThreads) filter_y(const __grid_constant__ Axi
 /// Source rows [first, first + kChunk) of the tile's window, its columns, to chunk[row * stride + column]; float voxels
 /// arrive when the pipeline stage does.
 template <class T>
-__device__ __forceinline__ void load_chunk(const T* source, const AxisTable& x, const AxisTable& y, const Tile& tile_x, const Tile& tile_y, int first,
-                                           float* chunk, int stride) {
+__device__ __forceinline__ void load_chunk(const T* source, const AxisTable& x, const AxisTable& y, const Tile& tile_x,
+                                           const Tile& tile_y, int first, float* chunk, int stride) {
   constexpr int kRows = kChunk / kWarps;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int used = (min(kChunk, tile_y.length - first) - warp + kWarps - 1) / kWarps;
   const T* rows[kRows];
 #pragma unroll
   for (int q = 0; q < kRows; ++q) {
-    const int k = min(first + warp + q * kWarps, tile_y.length - 1);
-    rows[q] = source + std::int64_t(wrapped(tile_y.begin + k, y.source_size)) * x.source_size;
+    std::int32_t row = tile_y.begin + first + warp + q * kWarps;
+    if (row >= y.source_size) row = q < used ? wrapped(row, y.source_size) : 0;
+    rows[q] = source + std::int64_t(row) * x.source_size;
   }
-  const int used = (min(kChunk, tile_y.length - first) - warp + kWarps - 1) / kWarps;
   for (int c = lane; c < tile_x.length; c += 32) {
     const std::int32_t column = wrapped(tile_x.begin + c, x.source_size);
     float* target = chunk + warp * stride + c;
@@ -254,17 +269,20 @@ __device__ __forceinline__ void load_chunk(const T* source, const AxisTable& x, 
 
 /// Lanes run along the rows, so that a warp shares its weights; C rows a lane.
 template <int C>
-__device__ __forceinline__ void filter_chunk(const AxisTable& x, int tile, const float* chunk, int stride, int rows, float* mid) {
+__device__ __forceinline__ void filter_chunk(const AxisTable& x, int tile, const Group& group, const float* chunk,
+                                             int stride, int rows, float* mid) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int index = tile * x.groups_per_tile + warp;
   if (index * kGroup >= x.target_size) return;
-  const Group group = x.groups[index];
   const float* window = chunk + lane * stride + group.offset;
   float sum[kGroup][C];
-  sum_group(x, index, group, [&](int k, float (&voxel)[C]) {
+  sum_group(
+      x, index, group,
+      [&](int k, float(&voxel)[C]) {
 #pragma unroll
-    for (int c = 0; c < C; ++c) voxel[c] = window[k + 32 * c * stride];
-  }, sum);
+        for (int c = 0; c < C; ++c) voxel[c] = window[k + 32 * c * stride];
+      },
+      sum);
 #pragma unroll
   for (int c = 0; c < C; ++c) {
     if (lane + 32 * c >= rows) continue;
@@ -274,34 +292,47 @@ __device__ __forceinline__ void filter_chunk(const AxisTable& x, int tile, const
   }
 }
 
-/// x then y of one slice: a window of rows goes through x chunk by chunk (the next one on its way) into shared memory,
-/// then through y.
+/// x then y of one slice: a window of rows goes through x chunk by chunk into shared memory, then through y. With two
+/// chunk buffers the next chunk is on its way while one is summed.
 template <class T>
-__global__ void __launch_bounds__(kThreads) filter_xy(const __grid_constant__ AxisTable x, const __grid_constant__ AxisTable y, unsigned tiles_x,
-                                                      int chunk_stride, int mid_rows, std::int64_t slices, const T* input, float* output) {
+__global__ void __launch_bounds__(kThreads, std::is_same_v<T, float> ? 4 : 3)
+    filter_xy(const __grid_constant__ AxisTable x, const __grid_constant__ AxisTable y, unsigned tiles_x,
+              int chunk_stride, int mid_rows, int buffers, std::int64_t slices, const T* input, float* output) {
   extern __shared__ float4 shared[];
+  __shared__ Group groups_x[kWarps], groups_y[kMostGroups];
   float* mid = reinterpret_cast<float*>(shared);
   float* chunks = mid + mid_rows * kMidStride;
-  const int tile_x = int(blockIdx.x % tiles_x), tile_y = int(blockIdx.x / tiles_x);
+  const int tile_x = int(blockIdx.x % tiles_x), tile_y = int(blockIdx.x / tiles_x), warp = threadIdx.x / 32;
   const Tile window_x = x.tiles[tile_x], window_y = y.tiles[tile_y];
+  if (const int g = threadIdx.x, index = tile_x * kWarps + g; g < kWarps && index * kGroup < x.target_size)
+    groups_x[g] = x.groups[index];
+  if (const int g = threadIdx.x, index = tile_y * y.groups_per_tile + g;
+      g < y.groups_per_tile && index * kGroup < y.target_size)
+    groups_y[g] = y.groups[index];
+  const auto buffer_of = [&](int row) { return chunks + row / kChunk % buffers * (kChunk * chunk_stride); };
+
   for (std::int64_t slice = blockIdx.y; slice < slices; slice += gridDim.y) {
     const T* source = input + slice * y.source_size * x.source_size;
-    load_chunk(source, x, y, window_x, window_y, 0, chunks, chunk_stride);
+    const auto load = [&](int row) { load_chunk(source, x, y, window_x, window_y, row, buffer_of(row), chunk_stride); };
+    load(0);
     for (int row = 0; row < window_y.length; row += kChunk) {
-      const float* chunk = chunks + row / kChunk % 2 * kChunk * chunk_stride;
-      if (row + kChunk < window_y.length) {
-        load_chunk(source, x, y, window_x, window_y, row + kChunk, chunks + (row / kChunk + 1) % 2 * kChunk * chunk_stride, chunk_stride);
+      const bool more = row + kChunk < window_y.length;
+      if (more && buffers == 2) {
+        load(row + kChunk);
         __pipeline_wait_prior(1);
       } else {
         __pipeline_wait_prior(0);
       }
       __syncthreads();
       const int rows = window_y.length - row;
-      if (rows > 32) filter_chunk<2>(x, tile_x, chunk, chunk_stride, rows, mid + row * kMidStride);
-      else filter_chunk<1>(x, tile_x, chunk, chunk_stride, rows, mid + row * kMidStride);
+      float* target = mid + row * kMidStride;
+      if (rows > 32) filter_chunk<2>(x, tile_x, groups_x[warp], buffer_of(row), chunk_stride, rows, target);
+      else filter_chunk<1>(x, tile_x, groups_x[warp], buffer_of(row), chunk_stride, rows, target);
       __syncthreads();
+      if (more && buffers == 1) load(row + kChunk);
     }
-    filter_rows(y, tile_y, mid, kMidStride, x.target_size, std::int64_t(tile_x) * kColumns, output + slice * y.target_size * x.target_size);
+    filter_rows(y, tile_y, groups_y, mid, kMidStride, x.target_size, std::int64_t(tile_x) * kColumns,
+                output + slice * y.target_size * x.target_size);
     __syncthreads();
   }
 }
@@ -345,17 +376,27 @@ std::vector<A> fills_of(const AxisMatrix& matrix, double fill) {
 }
 
 template <class T, class A>
-void filter_any_axis(DeviceContext& context, const AxisMatrix& matrix, double fill, std::int64_t outer, std::int64_t inner, const T* input, A* output) {
-  const DeviceTable<std::int32_t> start(context, std::vector<std::int32_t>(matrix.start().begin(), matrix.start().end()));
+void filter_any_axis(DeviceContext& context, const AxisMatrix& matrix, double fill, std::int64_t outer,
+                     std::int64_t inner, const T* input, A* output) {
+  const DeviceTable<std::int32_t> start(context,
+                                        std::vector<std::int32_t>(matrix.start().begin(), matrix.start().end()));
   const DeviceTable<A> weights(context, std::vector<A>(matrix.weights().begin(), matrix.weights().end()));
   const DeviceTable<A> fills(context, fills_of<A>(matrix, fill));
-  const AnyAxis<A> axis{start.data(), weights.data(), fills.data(), matrix.taps(), std::int32_t(matrix.input_size()), std::int32_t(matrix.output_size()), inner};
+  const AnyAxis<A> axis{start.data(),
+                        weights.data(),
+                        fills.data(),
+                        matrix.taps(),
+                        std::int32_t(matrix.input_size()),
+                        std::int32_t(matrix.output_size()),
+                        inner};
   for_each(context, outer * matrix.output_size() * inner, FilterAnyAxis<T, A>{axis, input, output});
 }
 
 template <class T, class A>
 void filter_any(DeviceContext& context, const SliceWork& work, const T* input, A* output) {
-  if (!work.x && !work.y) return filter_any_axis(context, AxisMatrix::identity(1), 0, work.slices * work.rows * work.columns, 1, input, output);
+  if (!work.x && !work.y)
+    return filter_any_axis(context, AxisMatrix::identity(1), 0, work.slices * work.rows * work.columns, 1, input,
+                           output);
   if (!work.y) return filter_any_axis(context, *work.x, work.fill, work.slices * work.rows, 1, input, output);
   if (!work.x) return filter_any_axis(context, *work.y, work.fill, work.slices, work.columns, input, output);
   Buffer between = context.allocate(std::size_t(work.slices * work.rows * work.output_columns()) * sizeof(A));
@@ -421,7 +462,10 @@ class TableBuilder {
   }
 
  private:
-  struct Row { std::int64_t begin, end; const double* weights; };
+  struct Row {
+    std::int64_t begin, end;
+    const double* weights;
+  };
 
   std::optional<Row> trimmed(std::int64_t j) const {
     const double* weights = matrix_.weights().data() + j * matrix_.taps();
@@ -484,7 +528,8 @@ class TableBuilder {
 
   Group block_group(const std::vector<float>& block) {
     const auto dense = [&](std::int32_t k) {
-      return std::none_of(block.begin() + k * kGroup, block.begin() + (k + 1) * kGroup, [](float weight) { return weight == 0; });
+      return std::none_of(block.begin() + k * kGroup, block.begin() + (k + 1) * kGroup,
+                          [](float weight) { return weight == 0; });
     };
     Group group{};
     group.length = std::int32_t(block.size() / kGroup);
@@ -500,7 +545,8 @@ class TableBuilder {
     const auto [known, inserted] = stored_.try_emplace(weights, std::int32_t(weights_.size()));
     if (inserted) {
       weights_.resize(weights_.size() + (weights.size() + 3) / 4);
-      if (!weights.empty()) std::memcpy(weights_.data() + known->second, weights.data(), weights.size() * sizeof(float));
+      if (!weights.empty())
+        std::memcpy(weights_.data() + known->second, weights.data(), weights.size() * sizeof(float));
     }
     return known->second;
   }
@@ -517,7 +563,8 @@ class TableBuilder {
       begin = begin == end ? at : std::min(begin, at);
       end = std::max(end, stop);
     }
-    for (std::size_t g = first; g < last; ++g) groups_[g].offset = groups_[g].length > 0 ? std::int32_t(begins[g - first] - begin) : 0;
+    for (std::size_t g = first; g < last; ++g)
+      groups_[g].offset = groups_[g].length > 0 ? std::int32_t(begins[g - first] - begin) : 0;
     const std::int64_t size = matrix_.input_size();
     tiles_.push_back({std::int32_t((begin % size + size) % size), std::int32_t(end - begin)});
     return end - begin;
@@ -536,23 +583,31 @@ class TableBuilder {
   std::size_t at_groups_ = 0, at_weights_ = 0, at_fills_ = 0, at_tiles_ = 0;
 };
 
-/// Cuts an axis into equal tiles of the height with the least work(longest window, rows) in all, among those whose
-/// shared_bytes(longest window) stay comfortable; false when not even the lowest fits.
+/// What the same work costs with fewer blocks to a multiprocessor, measured on an H200.
+double occupancy_cost(std::size_t shared_bytes) {
+  const std::size_t blocks = std::min<std::size_t>(kMultiprocessorShared / (shared_bytes + 2048), 4);
+  return blocks == 4 ? 1.0 : blocks == 3 ? 1.1 : blocks == 2 ? 1.32 : 2.0;
+}
+
+/// Cuts an axis into equal tiles of the height that costs least in all, by work(longest window, rows) of a tile and the
+/// shared_bytes(longest window) it needs; false when not even the lowest fits.
 template <class Bytes, class Work>
-bool cut_to_fit(TableBuilder& axis, int most_groups, std::size_t comfortable, const Bytes& shared_bytes, const Work& work) {
+bool cut_to_fit(TableBuilder& axis, int most_groups, const Bytes& shared_bytes, const Work& work) {
   const std::int64_t groups = divide_up(axis.target_size(), kGroup);
-  std::int64_t least = 0;
+  double least = 0;
   int best = 0, last = 0;
   for (int most = int(std::min<std::int64_t>(groups, most_groups)); most >= 1; --most) {
     const int tall = int(divide_up(groups, divide_up(groups, most)));
     if (tall == last) continue;
     last = tall;
     const std::int64_t window = axis.cut(tall);
-    if (shared_bytes(window) > (tall == 1 && best == 0 ? kLargest : comfortable)) continue;
-    const std::int64_t total = std::int64_t(axis.tile_count()) * work(window, std::int64_t(tall) * kGroup);
-    if (best == 0 || total < least) {
+    const std::size_t bytes = shared_bytes(window);
+    if (bytes > kLargest) continue;
+    const double cost =
+        double(axis.tile_count()) * double(work(window, std::int64_t(tall) * kGroup)) * occupancy_cost(bytes);
+    if (best == 0 || cost < least) {
       best = tall;
-      least = total;
+      least = cost;
     }
   }
   if (best > 0) axis.cut(best);
@@ -567,31 +622,39 @@ void allow_shared(Kernel* kernel, std::size_t bytes) {
 std::int64_t odd(std::int64_t width) { return width | 1; }
 
 template <class T>
-bool filter_columns_in_tiles(DeviceContext& context, const SliceWork& work, const AxisMatrix& y, const T* input, float* output) {
+bool filter_columns_in_tiles(DeviceContext& context, const SliceWork& work, const AxisMatrix& y, const T* input,
+                             float* output) {
   TableBuilder builder(y, work.fill);
   const auto bytes_of = [](std::int64_t window) { return std::size_t(window) * kColumns * sizeof(float); };
-  if (!cut_to_fit(builder, 64, kThreeBlocks, bytes_of, [](std::int64_t window, std::int64_t rows) { return window + rows; })) return false;
+  if (!cut_to_fit(builder, 64, bytes_of, [](std::int64_t window, std::int64_t rows) { return window + rows; }))
+    return false;
   const std::size_t shared = bytes_of(builder.longest_window());
   PackedTables tables;
   builder.pack(tables);
   tables.upload(context);
 
   const unsigned tiles = unsigned(builder.tile_count());
-  const dim3 grid(unsigned(divide_up(work.columns, kColumns) * tiles), unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
+  const dim3 grid(unsigned(divide_up(work.columns, kColumns) * tiles),
+                  unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
   allow_shared(filter_y<T>, shared);
-  filter_y<T><<<grid, kThreads, shared, stream_of(context)>>>(builder.table(tables), tiles, work.columns, work.slices, input, output);
+  filter_y<T><<<grid, kThreads, shared, stream_of(context)>>>(builder.table(tables), tiles, work.columns, work.slices,
+                                                              input, output);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
   return true;
 }
 
 template <class T>
-bool filter_planes_in_tiles(DeviceContext& context, const SliceWork& work, const AxisMatrix& y, const T* input, float* output) {
+bool filter_planes_in_tiles(DeviceContext& context, const SliceWork& work, const AxisMatrix& y, const T* input,
+                            float* output) {
   TableBuilder x_builder(*work.x, work.fill), y_builder(y, work.fill);
   const std::int64_t stride = odd(x_builder.cut(kColumns / kGroup));
   const std::size_t chunk_bytes = std::size_t(kChunk * stride) * sizeof(float);
-  const auto bytes_of = [&](std::int64_t window) { return std::size_t(window * kMidStride) * sizeof(float) + (window > kChunk ? 2 : 1) * chunk_bytes; };
+  const auto buffers_of = [](std::int64_t window) { return window > kChunk ? kBuffers : 1; };
+  const auto bytes_of = [&](std::int64_t window) {
+    return std::size_t(window * kMidStride) * sizeof(float) + std::size_t(buffers_of(window)) * chunk_bytes;
+  };
   const auto work_of = [](std::int64_t window, std::int64_t rows) { return divide_up(window, 32) * 32 + rows; };
-  if (!cut_to_fit(y_builder, 32, kTwoBlocks, bytes_of, work_of)) return false;
+  if (!cut_to_fit(y_builder, kMostGroups, bytes_of, work_of)) return false;
   const std::int64_t mid_rows = y_builder.longest_window();
   const std::size_t shared = bytes_of(mid_rows);
   PackedTables tables;
@@ -602,7 +665,9 @@ bool filter_planes_in_tiles(DeviceContext& context, const SliceWork& work, const
   const unsigned tiles_x = unsigned(x_builder.tile_count());
   const dim3 grid(tiles_x * unsigned(y_builder.tile_count()), unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
   allow_shared(filter_xy<T>, shared);
-  filter_xy<T><<<grid, kThreads, shared, stream_of(context)>>>(x_builder.table(tables), y_builder.table(tables), tiles_x, int(stride), int(mid_rows), work.slices, input, output);
+  filter_xy<T><<<grid, kThreads, shared, stream_of(context)>>>(x_builder.table(tables), y_builder.table(tables),
+                                                               tiles_x, int(stride), int(mid_rows),
+                                                               buffers_of(mid_rows), work.slices, input, output);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
   return true;
 }
@@ -611,7 +676,8 @@ template <class T>
 bool filter_in_tiles(DeviceContext& context, const SliceWork& work, const T* input, float* output) {
   const AxisMatrix unchanged = work.y ? AxisMatrix() : AxisMatrix::identity(work.rows);
   const AxisMatrix& y = work.y ? *work.y : unchanged;
-  return work.x ? filter_planes_in_tiles(context, work, y, input, output) : filter_columns_in_tiles(context, work, y, input, output);
+  return work.x ? filter_planes_in_tiles(context, work, y, input, output)
+                : filter_columns_in_tiles(context, work, y, input, output);
 }
 
 }  // namespace
@@ -621,7 +687,8 @@ void filter_slices(DeviceContext& context, const SliceWork& work, const void* in
     using T = typename Tag::type;
     const T* source = static_cast<const T*>(input);
     if (work.output_type == DataType::float64) return filter_any(context, work, source, static_cast<double*>(output));
-    if (!filter_in_tiles(context, work, source, static_cast<float*>(output))) filter_any(context, work, source, static_cast<float*>(output));
+    if (!filter_in_tiles(context, work, source, static_cast<float*>(output)))
+      filter_any(context, work, source, static_cast<float*>(output));
   });
 }
 

@@ -24,7 +24,9 @@ class PackedTables {
   }
   void upload(DeviceContext& context) { device_.emplace(context, bytes_); }
   template <class E>
-  const E* at(std::size_t handle) const { return reinterpret_cast<const E*>(device_->data() + handle); }
+  const E* at(std::size_t handle) const {
+    return reinterpret_cast<const E*>(device_->data() + handle);
+  }
 
  private:
   std::vector<std::byte> bytes_;

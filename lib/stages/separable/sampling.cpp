@@ -14,15 +14,16 @@ std::int64_t modulo(std::int64_t i, std::int64_t n) {
   return rest < 0 ? rest + n : rest;
 }
 
-/// SciPy's map_coordinate: where c is looked up; empty for the fill value. The edge-extended spline is not constant just
-/// outside, so there c stays.
+/// SciPy's map_coordinate: where c is looked up; empty for the fill value. The edge-extended spline is not constant
+/// just outside, so there c stays.
 std::optional<double> map_coordinate(double c, std::int64_t size, Interpolation interpolation, Boundary boundary) {
   const double last = double(size - 1);
   if (boundary == Boundary::grid_constant || (c >= 0 && c <= last)) return c;
   if (boundary == Boundary::constant) return std::nullopt;
   if (size == 1) return 0.0;
   switch (boundary) {
-    case Boundary::nearest: return interpolation == Interpolation::bspline3 ? c : std::clamp(c, 0.0, last);
+    case Boundary::nearest:
+      return interpolation == Interpolation::bspline3 ? c : std::clamp(c, 0.0, last);
     case Boundary::mirror: {
       const double folded = std::fmod(std::abs(c), 2 * last);
       const double turns_at = c < 0 ? last : double(size);  // SciPy's, which decides ties of order 0
@@ -37,8 +38,10 @@ std::optional<double> map_coordinate(double c, std::int64_t size, Interpolation 
       const double shifted = std::fmod(c, period);
       return shifted >= double(size) ? period - shifted - 1 : shifted;
     }
-    case Boundary::wrap: return c < 0 ? c + last * (std::floor(-c / last) + 1) : c - last * std::floor(c / last);
-    default: return c - double(size) * std::floor(c / double(size));
+    case Boundary::wrap:
+      return c < 0 ? c + last * (std::floor(-c / last) + 1) : c - last * std::floor(c / last);
+    default:
+      return c - double(size) * std::floor(c / double(size));
   }
 }
 
@@ -73,7 +76,8 @@ AxisMatrix::Row taps_at(double c, Interpolation interpolation, double tolerance)
   const std::int64_t first = std::int64_t(floor_c);
   if (interpolation == Interpolation::nearest) return {{std::int64_t(std::floor(c + 0.5)), 1.0}};
   if (interpolation == Interpolation::linear) return {{first, 1 - (c - floor_c)}, {first + 1, c - floor_c}};
-  const auto reach = std::clamp<std::int64_t>(std::int64_t(std::log(tolerance) / std::log(2 - std::numbers::sqrt3)) + 2, 2, 60);
+  const auto reach =
+      std::clamp<std::int64_t>(std::int64_t(std::log(tolerance) / std::log(2 - std::numbers::sqrt3)) + 2, 2, 60);
   AxisMatrix::Row row;
   double sum = 0;
   for (std::int64_t i = first - reach; i <= first + reach + 1; ++i) {
@@ -92,8 +96,10 @@ std::int64_t fold_index(std::int64_t i, std::int64_t size, Boundary boundary) {
   if (i >= 0 && i < size) return i;
   switch (boundary) {
     case Boundary::constant:
-    case Boundary::grid_constant: return -1;
-    case Boundary::nearest: return i < 0 ? 0 : size - 1;
+    case Boundary::grid_constant:
+      return -1;
+    case Boundary::nearest:
+      return i < 0 ? 0 : size - 1;
     case Boundary::mirror: {
       if (size == 1) return 0;
       const std::int64_t folded = modulo(i, 2 * size - 2);
@@ -103,7 +109,8 @@ std::int64_t fold_index(std::int64_t i, std::int64_t size, Boundary boundary) {
       const std::int64_t folded = modulo(i, 2 * size);
       return std::min(folded, 2 * size - 1 - folded);
     }
-    default: return modulo(i, size);
+    default:
+      return modulo(i, size);
   }
 }
 

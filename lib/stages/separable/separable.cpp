@@ -34,10 +34,14 @@ std::int64_t product(const Index3& size) { return size[0] * size[1] * size[2]; }
 
 bool permutes(const GridMap& map) { return map.source_axis != std::array<int, 3>{0, 1, 2}; }
 
-bool copies_voxels(const VolumeInfo& input, const GridMap& map) { return map.copies() && map.output.dtype == input.dtype; }
+bool copies_voxels(const VolumeInfo& input, const GridMap& map) {
+  return map.copies() && map.output.dtype == input.dtype;
+}
 
 /// The filter of a permuting map keeps the source's axis order; the copy goes where it moves fewer bytes.
-bool permutes_first(const VolumeInfo& input, const GridMap& map) { return permutes(map) && input.bytes() <= map.output.bytes(); }
+bool permutes_first(const VolumeInfo& input, const GridMap& map) {
+  return permutes(map) && input.bytes() <= map.output.bytes();
+}
 
 /// Whether x and y come before z: the order with the smaller volume in between.
 bool planes_first(const Index3& size, const Index3& output_size) {
@@ -46,7 +50,9 @@ bool planes_first(const Index3& size, const Index3& output_size) {
 }
 
 bool linear_at_most(const std::array<const AxisMatrix*, 3>& matrices) {
-  return std::all_of(matrices.begin(), matrices.end(), [](const AxisMatrix* matrix) { return matrix->taps() <= 2; });
+  const bool pairs =
+      std::all_of(matrices.begin(), matrices.end(), [](const AxisMatrix* matrix) { return matrix->taps() <= 2; });
+  return pairs && !matrices[0]->periodic() && !matrices[1]->periodic();
 }
 
 std::uint64_t bits_of(double value, DataType type) {
@@ -89,8 +95,8 @@ CopyWork copy_work(const VolumeInfo& input, const GridMap& map, double fill_valu
 }
 
 /// Moves the axes of a volume of `size` alone.
-Buffer permute_axes(DeviceContext& context, const void* input, const Index3& size, const std::array<int, 3>& source_axis,
-                    std::int64_t components, DataType dtype) {
+Buffer permute_axes(DeviceContext& context, const void* input, const Index3& size,
+                    const std::array<int, 3>& source_axis, std::int64_t components, DataType dtype) {
   CopyWork work;
   work.source_size = size;
   work.source_axis = source_axis;
@@ -113,21 +119,36 @@ struct FilterWork {
   DataType input_type, output_type;
   double fill;
 
-  Index3 output_size() const { return {matrices[0]->output_size(), matrices[1]->output_size(), matrices[2]->output_size()}; }
+  Index3 output_size() const {
+    return {matrices[0]->output_size(), matrices[1]->output_size(), matrices[2]->output_size()};
+  }
 };
 
 const AxisMatrix* unless_identity(const AxisMatrix* matrix) { return matrix->is_identity() ? nullptr : matrix; }
 
-void run_planes(DeviceContext& context, const FilterWork& work, std::int64_t slices, DataType input_type, const void* input, void* output) {
-  const SliceWork planes{.columns = work.size[0], .rows = work.size[1], .slices = slices, .x = unless_identity(work.matrices[0]),
-                         .y = unless_identity(work.matrices[1]), .input_type = input_type, .output_type = work.output_type,
+void run_planes(DeviceContext& context, const FilterWork& work, std::int64_t slices, DataType input_type,
+                const void* input, void* output) {
+  const SliceWork planes{.columns = work.size[0],
+                         .rows = work.size[1],
+                         .slices = slices,
+                         .x = unless_identity(work.matrices[0]),
+                         .y = unless_identity(work.matrices[1]),
+                         .input_type = input_type,
+                         .output_type = work.output_type,
                          .fill = work.fill};
   run_on(context, cpu::filter_slices, cuda::filter_slices, planes, input, output);
 }
 
-void run_z(DeviceContext& context, const FilterWork& work, std::int64_t plane, DataType input_type, const void* input, void* output) {
-  const SliceWork along_z{.columns = plane, .rows = work.size[2], .slices = work.components, .x = nullptr, .y = work.matrices[2],
-                          .input_type = input_type, .output_type = work.output_type, .fill = work.fill};
+void run_z(DeviceContext& context, const FilterWork& work, std::int64_t plane, DataType input_type, const void* input,
+           void* output) {
+  const SliceWork along_z{.columns = plane,
+                          .rows = work.size[2],
+                          .slices = work.components,
+                          .x = nullptr,
+                          .y = work.matrices[2],
+                          .input_type = input_type,
+                          .output_type = work.output_type,
+                          .fill = work.fill};
   run_on(context, cpu::filter_slices, cuda::filter_slices, along_z, input, output);
 }
 
@@ -142,7 +163,8 @@ bool runs_in_one_pass(const FilterWork& work, bool on_cuda) {
 
 std::size_t between_bytes(const FilterWork& work) {
   const Index3 out = work.output_size();
-  const std::int64_t voxels = planes_first(work.size, out) ? out[0] * out[1] * work.size[2] : work.size[0] * work.size[1] * out[2];
+  const std::int64_t voxels =
+      planes_first(work.size, out) ? out[0] * out[1] * work.size[2] : work.size[0] * work.size[1] * out[2];
   return std::size_t(voxels * work.components) * size_of(work.output_type);
 }
 
@@ -151,8 +173,10 @@ void run_filter(DeviceContext& context, const FilterWork& work, const void* inpu
   const Index3 out = work.output_size();
   if (runs_in_one_pass(work, on_cuda)) {
     if (on_cuda && work.output_type == DataType::float32 && linear_at_most(work.matrices))
-      return cuda::filter_linear(context, {work.size, work.matrices, work.components, work.input_type, work.fill}, input, output);
-    if (planes_needed(work)) return run_planes(context, work, work.size[2] * work.components, work.input_type, input, output);
+      return cuda::filter_linear(context, {work.size, work.matrices, work.components, work.input_type, work.fill},
+                                 input, output);
+    if (planes_needed(work))
+      return run_planes(context, work, work.size[2] * work.components, work.input_type, input, output);
     return run_z(context, work, work.size[0] * work.size[1], work.input_type, input, output);
   }
   Buffer between = context.allocate(between_bytes(work));
@@ -179,13 +203,15 @@ FilterWork filter_work(const VolumeInfo& input, const GridMap& map, double fill_
 void check_fits(const VolumeInfo& input, const GridMap& map) {
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const std::int64_t expected = input.geometry.size()[std::size_t(map.source_axis[axis])];
-    if (map.matrices[axis].input_size() != expected || map.matrices[axis].output_size() != map.output.geometry.size()[axis])
+    if (map.matrices[axis].input_size() != expected ||
+        map.matrices[axis].output_size() != map.output.geometry.size()[axis])
       throw Error(ErrorCode::internal, "a grid map was applied to a volume of another size");
     if (std::max(expected, map.matrices[axis].output_size()) > std::numeric_limits<std::int32_t>::max())
       throw Error(ErrorCode::unsupported, "an axis has more than 2147483647 voxels: split the volume along it");
   }
   if (!copies_voxels(input, map) && !is_floating(map.output.dtype))
-    throw Error(ErrorCode::internal, "a computing map gives float32 or float64, not " + std::string(to_string(map.output.dtype)));
+    throw Error(ErrorCode::internal,
+                "a computing map gives float32 or float64, not " + std::string(to_string(map.output.dtype)));
 }
 
 /// Whether a voxel type holds the fill value as it is.
@@ -223,16 +249,20 @@ Volume apply_map(DeviceContext& context, const Volume& input, const GridMap& map
   check_fits(input.info(), map);
   if (copies_voxels(input.info(), map)) {
     Volume output(map.output, context.allocate(map.output.bytes()));
-    run_on(context, cpu::copy_voxels, cuda::copy_voxels, copy_work(input.info(), map, fill_value), input.data(), output.data());
+    run_on(context, cpu::copy_voxels, cuda::copy_voxels, copy_work(input.info(), map, fill_value), input.data(),
+           output.data());
     return output;
   }
   const FilterWork work = filter_work(input.info(), map, fill_value);
   const bool permuted_first = permutes_first(input.info(), map);
-  const Buffer permuted = permuted_first ? permute_axes(context, input.data(), input.geometry().size(), map.source_axis, work.components, work.input_type) : Buffer();
+  const Buffer permuted = permuted_first ? permute_axes(context, input.data(), input.geometry().size(), map.source_axis,
+                                                        work.components, work.input_type)
+                                         : Buffer();
   Buffer filtered = context.allocate(map.output.bytes());
   run_filter(context, work, permuted_first ? permuted.data() : input.data(), filtered.data());
   if (permuted_first || !permutes(map)) return Volume(map.output, std::move(filtered));
-  return Volume(map.output, permute_axes(context, filtered.data(), work.output_size(), map.source_axis, work.components, work.output_type));
+  return Volume(map.output, permute_axes(context, filtered.data(), work.output_size(), map.source_axis, work.components,
+                                         work.output_type));
 }
 
 std::size_t scratch_bytes(const VolumeInfo& input, const GridMap& map) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "stages/separable/executors.h"
-#include "support/separable_reference.h"
+#include "../support/separable_reference.h"
 
 using namespace volpipe;
 
@@ -15,8 +15,9 @@ namespace {
 
 constexpr int kRuns = 20;
 
-struct Timing { double median, best; };
-
+struct Timing {
+  double median, best;
+};
 
 class Bench {
  public:
@@ -57,7 +58,8 @@ class Bench {
     SliceWork work;
     if (planes) work = {.columns = n_, .rows = n_, .slices = n_, .x = &map.matrices[0], .y = &map.matrices[1]};
     else work = {.columns = n_ * n_, .rows = n_, .slices = 1, .y = &map.matrices[2]};
-    Buffer output = context_.allocate(std::size_t(work.output_columns() * work.output_rows() * work.slices) * sizeof(float));
+    Buffer output =
+        context_.allocate(std::size_t(work.output_columns() * work.output_rows() * work.slices) * sizeof(float));
     const Timing t = time([&] { cuda::filter_slices(context_, work, input_.data(), output.data()); });
     report(name, t, double(input_.info().bytes() + output.bytes()), 0);
   }

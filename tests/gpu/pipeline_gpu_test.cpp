@@ -1,0 +1,156 @@
+// Whole pipelines on CUDA: every stage against the CPU, one upload and one download, contexts that do not disturb
+// each other, a device that falls short.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "support/pipeline_runs.h"
+#include "volume/error.h"
+
+namespace volpipe {
+namespace {
+
+using namespace testing_support;
+
+class PipelineGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = why_cuda_unusable(0); !reason.empty()) GTEST_SKIP() << reason;
+    cuda_ = make_context(Device::cuda(0));
+    cpu_ = make_context(Device::cpu());
+  }
+
+  PipelineResult run(DeviceContext& context, const Pipeline& pipeline, const VolumeInfo& info, unsigned seed) {
+    Images images;
+    images.emplace("image", random_volume(context, info, seed));
+    return run_pipeline(context, pipeline, std::move(images));
+  }
+
+  /// Interpolation, filters and statistics: 1e-5 of the range; whole numbers: within one rounding step where a computed
+  /// value is rounded, the same where voxels are copied.
+  void expect_parity(const Pipeline& pipeline, const VolumeInfo& info) {
+    const PipelineResult on_cpu = run(*cpu_, pipeline, info, 11), on_cuda = run(*cuda_, pipeline, info, 11);
+    const Volume &a = on_cpu.images.at("image"), &b = on_cuda.images.at("image");
+    ASSERT_EQ(a.info(), b.info());
+    bool copies = true;
+    for (const Group& group : on_cpu.plan.groups) copies &= group.kind == GroupKind::separable && group.map.copies();
+    if (copies) {
+      EXPECT_TRUE(same_bytes(a, b));
+      return;
+    }
+    const std::vector<double> x = values_of(a), y = values_of(b);
+    const auto [low, high] = std::minmax_element(x.begin(), x.end());
+    const double tolerance = std::max(1e-5 * (*high - *low), is_floating(a.dtype()) ? 1e-6 : 1.0);
+    for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], tolerance) << "voxel " << i;
+  }
+
+  std::unique_ptr<DeviceContext> cuda_, cpu_;
+};
+
+const Index3 kSizes[] = {{1, 1, 1}, {2, 3, 1}, {3, 2, 17}, {17, 33, 3}, {33, 17, 40}, {130, 67, 21}};
+
+TEST_F(PipelineGpu, EveryStageAgreesWithTheCpu) {
+  for (const StageDefinition& stage : stages())
+    for (const Index3& size : kSizes)
+      for (const DataType dtype : {DataType::uint8, DataType::int16, DataType::int32, DataType::float32, DataType::float64})
+        for (const std::int64_t components : {1, 3}) {
+          SCOPED_TRACE(stage.op + " on " + std::to_string(size[0]) + "x" + std::to_string(size[1]) + "x" + std::to_string(size[2]) + " " + std::string(to_string(dtype)));
+          const Pipeline pipeline = pipeline_of(stage.example.dump());
+          const VolumeInfo info{oblique_grid(size), dtype, components, ImageKind::image, ComponentAxis::none, 1.0};
+          try {
+            make_plan(pipeline, {{"image", info}}, {});
+          } catch (const Error&) {
+            continue;  // the example does not fit this size; both devices share the plan
+          }
+          expect_parity(pipeline, info);
+        }
+}
+
+TEST_F(PipelineGpu, ChainsAgreeWithTheCpu) {
+  for (const char* stages : {R"({"op": "reorient"}, {"op": "resample", "spacing": 0.7, "interpolation": "bspline3"}, {"op": "clip", "percentiles": [1, 99]}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})",
+                             R"({"op": "permute", "order": "zxy"}, {"op": "resample", "spacing": 2.2}, {"op": "flip", "axes": "yz"})",
+                             R"({"op": "gaussian", "sigma": 0.8, "precision": "double"}, {"op": "rescale"}, {"op": "cast", "dtype": "uint16"})"})
+    for (const Index3& size : kSizes)
+      for (const DataType dtype : {DataType::int16, DataType::float32})
+        expect_parity(pipeline_of(stages), {oblique_grid(size), dtype, 1, ImageKind::image, ComponentAxis::none, 1.0});
+}
+
+TEST_F(PipelineGpu, AFiveStagePipelineUploadsAndDownloadsOnce) {
+  const Pipeline pipeline = pipeline_of(R"({"op": "reorient"}, {"op": "resample", "spacing": 1}, {"op": "clip", "percentiles": [1, 99]}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})",
+                                        R"(, "outputs": {"image": {"path": "{stem}.nii", "dtype": "int16"}})");
+  const VolumeInfo info{oblique_grid({40, 50, 30}), DataType::int16, 1, ImageKind::image, ComponentAxis::none, 1.0};
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const PipelineResult result = run(*cuda_, pipeline, info, 1);
+    EXPECT_EQ(result.record.transfers.h2d_count, 1);
+    EXPECT_EQ(result.record.transfers.d2h_count, 1);
+    EXPECT_EQ(result.record.transfers.h2d_bytes, std::int64_t(info.bytes()));
+    EXPECT_EQ(result.record.transfers.d2h_bytes, std::int64_t(result.images.at("image").info().bytes()));
+    EXPECT_EQ(result.images.at("image").dtype(), DataType::int16);
+  }
+}
+
+TEST_F(PipelineGpu, PeakMemoryIsAsPlanned) {
+  const Pipeline pipeline = pipeline_of(R"({"op": "resample", "spacing": 0.5, "interpolation": "bspline3"}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})");
+  const VolumeInfo info{oblique_grid({120, 100, 80}), DataType::float32, 1, ImageKind::image, ComponentAxis::none, 1.0};
+  const auto fresh = make_context(Device::cuda(0));
+  const PipelineResult result = run(*fresh, pipeline, info, 1);
+  const double planned = double(result.plan.peak_device_bytes);
+  EXPECT_LE(double(fresh->peak_memory()), 1.1 * planned + 64e6);  // tables and reductions come on top
+  EXPECT_GE(double(fresh->peak_memory()), 0.9 * planned);
+}
+
+TEST_F(PipelineGpu, ContextsInThreadsDoNotDisturbEachOther) {
+  const Pipeline pipeline = pipeline_of(R"({"op": "resample", "spacing": 0.8}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1.5})");
+  const VolumeInfo info{oblique_grid({70, 60, 50}), DataType::float32, 1, ImageKind::image, ComponentAxis::none, 1.0};
+  const PipelineResult expected = run(*cuda_, pipeline, info, 9);
+  const int devices = int(list_devices().size()) - 1;
+  std::vector<std::unique_ptr<DeviceContext>> contexts;
+  for (int i = 0; i < 4; ++i) contexts.push_back(make_context(Device::cuda(i % devices)));
+  std::atomic<int> same{0};
+  std::vector<std::thread> workers;
+  for (auto& context : contexts)
+    workers.emplace_back([&] {
+      for (int repeat = 0; repeat < 5; ++repeat) same += same_bytes(run(*context, pipeline, info, 9).images.at("image"), expected.images.at("image"));
+    });
+  for (std::thread& worker : workers) worker.join();
+  EXPECT_EQ(same, 20);
+}
+
+TEST_F(PipelineGpu, RunsAreBitIdentical) {
+  const Pipeline pipeline = pipeline_of(R"({"op": "resample", "spacing": 0.8, "interpolation": "bspline3"}, {"op": "clip", "percentiles": [1, 99]}, {"op": "normalize", "mask": "foreground"})");
+  const VolumeInfo info{oblique_grid({90, 80, 70}), DataType::float32, 1, ImageKind::image, ComponentAxis::none, 1.0};
+  const PipelineResult first = run(*cuda_, pipeline, info, 4);
+  for (int repeat = 0; repeat < 3; ++repeat) EXPECT_TRUE(same_bytes(first.images.at("image"), run(*cuda_, pipeline, info, 4).images.at("image")));
+}
+
+TEST_F(PipelineGpu, AnAllocationThatDoesNotFitIsOutOfMemoryAndTheContextLivesOn) {
+  try {
+    cuda_->allocate(std::size_t(1) << 50);
+    FAIL() << "a petabyte was allocated";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
+  }
+  EXPECT_TRUE(cuda_->allocate(1 << 20));
+  cuda_->synchronize();
+}
+
+TEST_F(PipelineGpu, AVolumeAbove2To31VoxelsIsRightAtItsFarEnd) {
+  const VolumeInfo info{Geometry::from_spacing({2049, 1025, 1025}, {1, 1, 1}), DataType::uint8, 1, ImageKind::image, ComponentAxis::none, 1.0};
+  if (cuda_->free_memory() < 3 * info.bytes()) GTEST_SKIP() << "the device has too little memory";
+  Images images;
+  Volume volume(info, cuda_->allocate_host(info.bytes()));
+  std::memset(volume.data(), 0, info.bytes());
+  auto* voxels = volume.data_as<std::uint8_t>();
+  const std::int64_t last = info.value_count() - 1;
+  voxels[last] = 200;
+  voxels[last - 3] = 100;
+  images.emplace("image", std::move(volume));
+  const PipelineResult flipped = run_pipeline(*cuda_, pipeline_of(R"({"op": "flip", "axes": "x"}, {"op": "clip", "max": 150})"), std::move(images));
+  const auto* result = flipped.images.at("image").data_as<std::uint8_t>();
+  EXPECT_EQ(result[last - 2048], 150);
+  EXPECT_EQ(result[last - 2045], 100);
+  EXPECT_EQ(result[last], 0);
+}
+
+}  // namespace
+}  // namespace volpipe

@@ -1,0 +1,69 @@
+// What the pipeline tests share: random volumes on a grid, a pipeline run on a context.
+#pragma once
+
+#include <cstring>
+#include <random>
+
+#include "pipeline/execute.h"
+#include "pipeline/runner.h"
+
+namespace volpipe::testing_support {
+
+/// An oblique, anisotropic, left-handed grid.
+inline Geometry oblique_grid(const Index3& size) {
+  const double c = std::cos(0.3), s = std::sin(0.3);
+  return Geometry::from_spacing(size, {0.9, 1.3, 2.1}, {-20, 35.5, 7.25}, {{{{-c, s, 0}, {s, c, 0}, {0, 0, 1}}}});
+}
+
+/// Random values: normal around 100 for floating types, whole numbers of the type's range (32-bit included) else.
+inline Volume random_volume(DeviceContext& context, const VolumeInfo& info, unsigned seed) {
+  Volume volume(info, context.allocate_host(info.bytes()));
+  std::mt19937_64 random(seed);
+  visit(info.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* values = volume.data_as<T>();
+    std::normal_distribution<double> normal(100, 25);
+    for (std::int64_t i = 0; i < info.value_count(); ++i)
+      if constexpr (std::is_floating_point_v<T>) values[i] = T(normal(random));
+      else values[i] = T(random());
+  });
+  return volume;
+}
+
+inline Pipeline pipeline_of(const std::string& stages, const std::string& more = "") {
+  return parse_pipeline(R"({"volpipe": 1, "stages": [)" + stages + "]" + more + "}", "test");
+}
+
+inline ImageInfos infos_of(const Images& images) {
+  ImageInfos infos;
+  for (const auto& [name, volume] : images) infos.emplace(name, volume.info());
+  return infos;
+}
+
+struct PipelineResult {
+  Images images;
+  ItemRecord record;
+  Plan plan;
+};
+
+inline PipelineResult run_pipeline(DeviceContext& context, const Pipeline& pipeline, Images images) {
+  PipelineResult result;
+  result.plan = make_plan(pipeline, infos_of(images), {});
+  result.images = compute_item(context, pipeline, result.plan, std::move(images), result.record);
+  return result;
+}
+
+inline std::vector<double> values_of(const Volume& volume) {
+  std::vector<double> values(std::size_t(volume.info().value_count()));
+  visit(volume.dtype(), [&](auto tag) {
+    const auto* data = volume.data_as<typename decltype(tag)::type>();
+    std::copy_n(data, values.size(), values.begin());
+  });
+  return values;
+}
+
+inline bool same_bytes(const Volume& a, const Volume& b) {
+  return a.info() == b.info() && std::memcmp(a.data(), b.data(), a.info().bytes()) == 0;
+}
+
+}  // namespace volpipe::testing_support
