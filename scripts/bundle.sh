@@ -25,15 +25,16 @@ rm -rf "$bundle" "$bundle.tar.gz"
 mkdir -p "$bundle"/{bin,lib,licenses}
 
 programs=(volpipe)
-$tests && programs+=(volpipe_tests volpipe_gpu_tests volpipe_bench)
+$tests && programs+=(volpipe_tests volpipe_gpu_tests volpipe_stage_bench volpipe_separable_bench volpipe_pointwise_bench)
 for program in "${programs[@]}"; do
   [[ ! -x $build/bin/$program ]] || cp "$build/bin/$program" "$bundle/bin/"
 done
 cp "$build/lib/libvolpipe.so.0" "$build/lib/libvolpipe_io.so" "$bundle/lib/"
 cp -r "$root/configs" "$root/sample_data" "$root/LICENSE" "$bundle/"
 if $tests; then
-  mkdir "$bundle/tests"
+  mkdir -p "$bundle/tests/bench"
   cp -r "$root/tests/cli" "$bundle/tests/"
+  cp "$root/tests/bench/gpu.py" "$bundle/tests/bench/"
 fi
 
 # Of the system: the C library's own parts and the NVIDIA driver.

@@ -38,6 +38,16 @@ TEST(CpuContext, ReportsItsPeak) {
   EXPECT_EQ(context->peak_memory(), 1500u);
 }
 
+TEST(CpuContext, UsesTheBlockOfAFreedVolumeAgain) {
+  constexpr std::size_t kBytes = std::size_t(64) << 20;
+  const auto context = make_context(Device::cpu(), 1);
+  const auto address = [&](std::size_t bytes) { return context->allocate(bytes).data(); };
+  const void* first = address(kBytes);
+  EXPECT_EQ(address(kBytes - 1000), first);
+  const Buffer other = context->allocate(2 * kBytes);  // the kept block is given up: together they would pass the peak
+  EXPECT_EQ(context->peak_memory(), 2 * kBytes);
+}
+
 TEST(Threads, FollowSlurm) {
   setenv("SLURM_CPUS_PER_TASK", "1", 1);
   EXPECT_EQ(available_threads(), 1);
