@@ -1,12 +1,11 @@
 #include "device/context.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <oneapi/tbb/blocked_range.h>
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -27,14 +26,17 @@ namespace volpipe {
 
 struct DeviceContext::Arena {
   explicit Arena(int threads) : arena(threads) {
-    if (threads > oneapi::tbb::this_task_arena::max_concurrency()) more_than_cores.emplace(oneapi::tbb::global_control::max_allowed_parallelism, std::size_t(threads));
+    if (threads > oneapi::tbb::this_task_arena::max_concurrency())
+      more_than_cores.emplace(oneapi::tbb::global_control::max_allowed_parallelism, std::size_t(threads));
   }
   std::optional<oneapi::tbb::global_control> more_than_cores;  // else TBB prints a warning and uses fewer
   oneapi::tbb::task_arena arena;
 };
 
 DeviceContext::DeviceContext(Device device, int threads)
-    : device_(device), threads_(threads > 0 ? threads : available_threads()), arena_(std::make_shared<Arena>(threads_)) {}
+    : device_(device),
+      threads_(threads > 0 ? threads : available_threads()),
+      arena_(std::make_shared<Arena>(threads_)) {}
 
 void DeviceContext::parallel(std::int64_t count, std::int64_t grain,
                              const std::function<void(std::int64_t, std::int64_t)>& body) const {
@@ -154,7 +156,8 @@ class CpuContext final : public DeviceContext {
   std::unique_ptr<TimePoint> record_time() override { return std::make_unique<HostTimePoint>(); }
   double elapsed_ms(const TimePoint& from, const TimePoint& to) override {
     return std::chrono::duration<double, std::milli>(static_cast<const HostTimePoint&>(to).when -
-                                                     static_cast<const HostTimePoint&>(from).when).count();
+                                                     static_cast<const HostTimePoint&>(from).when)
+        .count();
   }
   std::size_t free_memory() const override { return available_host_memory(); }
   std::size_t peak_memory() const override { return memory_->peak(); }

@@ -50,7 +50,8 @@ class LineRecorder {
     if (text_[at_] == '{') object(pointer);
     else if (text_[at_] == '[') array(pointer);
     else if (text_[at_] == '"') string_token();
-    else while (at_ < text_.size() && std::string_view(",]} \t\r\n/").find(text_[at_]) == std::string_view::npos) ++at_;
+    else
+      while (at_ < text_.size() && std::string_view(",]} \t\r\n/").find(text_[at_]) == std::string_view::npos) ++at_;
   }
 
   void object(const std::string& pointer) {

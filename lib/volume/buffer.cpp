@@ -27,7 +27,8 @@ void* allocate_host_memory(std::size_t bytes) {
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   void* data = std::aligned_alloc(alignment, rounded ? rounded : alignment);
   if (!data) throw Error(ErrorCode::out_of_memory, "no host memory for " + std::to_string(bytes) + " bytes");
-  // The first touch of small pages takes longer than most stages do; where huge ones are not to be had, nothing changes.
+  // The first touch of small pages takes longer than most stages do; where huge ones are not to be had, nothing
+  // changes.
   if (large) madvise(data, rounded, MADV_HUGEPAGE);
   return data;
 }

@@ -34,8 +34,14 @@ int fault_after_a_run_on_the_last_device() {
   const int last = device_count() - 1;
   const auto context = make_context(Device::cuda(last));
   Images images;
-  images.emplace("image", random_volume(*context, {oblique_grid({30, 20, 10}), DataType::int16, 1, ImageKind::image, ComponentAxis::none, 1.0}, 1));
-  run_pipeline(*context, pipeline_of(R"({"op": "resample", "spacing": 1}, {"op": "normalize"}, {"op": "clip", "percentiles": [1, 99]})"), std::move(images));
+  images.emplace(
+      "image",
+      random_volume(*context,
+                    {oblique_grid({30, 20, 10}), DataType::int16, 1, ImageKind::image, ComponentAxis::none, 1.0}, 1));
+  run_pipeline(
+      *context,
+      pipeline_of(R"({"op": "resample", "spacing": 1}, {"op": "normalize"}, {"op": "clip", "percentiles": [1, 99]})"),
+      std::move(images));
   for (int device = 0; device < last; ++device)
     if (has_context(device)) return 1;
   return has_context(last) ? 0 : 2;
@@ -49,7 +55,9 @@ class DeviceGpu : public testing::Test {
   }
 };
 
-TEST_F(DeviceGpu, ListingAndChoosingCreateNoContext) { EXPECT_EXIT(std::_Exit(contexts_after_listing()), testing::ExitedWithCode(0), ""); }
+TEST_F(DeviceGpu, ListingAndChoosingCreateNoContext) {
+  EXPECT_EXIT(std::_Exit(contexts_after_listing()), testing::ExitedWithCode(0), "");
+}
 
 TEST_F(DeviceGpu, ARunTouchesItsOwnDeviceOnly) {
   EXPECT_EXIT(std::_Exit(fault_after_a_run_on_the_last_device()), testing::ExitedWithCode(0), "");

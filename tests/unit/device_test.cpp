@@ -57,7 +57,8 @@ TEST(Threads, FollowSlurm) {
 }
 
 TEST(ChooseDevice, RefusesOtherWordsAndFallsBackWithAReason) {
-  for (const char* word : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "CPU", ""}) EXPECT_THROW(choose_device(word, true), Error) << word;
+  for (const char* word : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "CPU", ""})
+    EXPECT_THROW(choose_device(word, true), Error) << word;
   EXPECT_TRUE(choose_device("cpu", false).fallback_reason.empty());
   const DeviceChoice absent = choose_device("cuda:4096", true);
   EXPECT_TRUE(absent.used.is_cpu());
@@ -65,9 +66,7 @@ TEST(ChooseDevice, RefusesOtherWordsAndFallsBackWithAReason) {
   try {
     choose_device("cuda:4096", false);
     FAIL() << "a device that is not there was accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::device);
-  }
+  } catch (const Error& error) { EXPECT_EQ(error.code(), ErrorCode::device); }
 }
 
 Item item_of(const std::string& directory, const std::string& stem) {
@@ -87,7 +86,8 @@ TEST(OutputPath, FillsItsFieldsAndStaysInside) {
 }
 
 TEST(CheckOutputPaths, NamesBothItemsOfOnePath) {
-  const Pipeline pipeline = parse_pipeline(R"({"volpipe": 1, "stages": [], "outputs": {"image": {"path": "{stem}.nii"}}})", "s");
+  const Pipeline pipeline =
+      parse_pipeline(R"({"volpipe": 1, "stages": [], "outputs": {"image": {"path": "{stem}.nii"}}})", "s");
   Items items;
   items.items = {item_of("a", "x"), item_of("b", "x"), item_of("c", "y")};
   const auto faults = check_output_paths(pipeline, items, "/out");
@@ -125,7 +125,8 @@ class Folder : public testing::Test {
   std::string root_;
 };
 
-const char* const kPairs = R"({"volpipe": 1, "stages": [], "inputs": {"image": {"suffix": "_T1"}, "label": {"suffix": "_seg", "kind": "label"}}})";
+const char* const kPairs =
+    R"({"volpipe": 1, "stages": [], "inputs": {"image": {"suffix": "_T1"}, "label": {"suffix": "_seg", "kind": "label"}}})";
 
 TEST_F(Folder, FilesThatShareAStemAreOneItemAndAMissingOneIsNamed) {
   for (const char* name : {"s/a_T1.nii", "s/a_seg.nii", "s/b_T1.nii", "other.nii"}) put(name);
@@ -143,7 +144,8 @@ TEST_F(Folder, AManifestNamesItemsByRow) {
   put_text("m.json", R"([{"image": "one.nii", "label": "seg.nii"}])");
   put_text("bad.csv", "id,image,labl\nfirst,one.nii,seg.nii\n");
   const Pipeline pipeline = parse_pipeline(kPairs, "p");
-  const Items csv = collect_items(pipeline, {}, root_ + "/m.csv"), json = collect_items(pipeline, {}, root_ + "/m.json");
+  const Items csv = collect_items(pipeline, {}, root_ + "/m.csv"),
+              json = collect_items(pipeline, {}, root_ + "/m.json");
   ASSERT_EQ(csv.items.size(), 2u);
   EXPECT_EQ(csv.items[1].id, "second, quoted");
   ASSERT_EQ(json.items.size(), 1u);
@@ -160,7 +162,8 @@ TEST_F(Folder, ARunRecordsEachItemAndGoesOnAfterAFault) {
   options.output_directory = root_ + "/out";
   options.device = choose_device("cpu", true);
   std::size_t observed = 0;
-  const RunRecord run = run_items(pipeline, collect_items(pipeline, {root_}, ""), options, std::atomic<int>{0}, [&](const ItemRecord&, std::size_t, std::size_t) { ++observed; });
+  const RunRecord run = run_items(pipeline, collect_items(pipeline, {root_}, ""), options, std::atomic<int>{0},
+                                  [&](const ItemRecord&, std::size_t, std::size_t) { ++observed; });
   EXPECT_EQ(observed, 2u);
   EXPECT_EQ(run.count(ItemStatus::ok), 1u);
   EXPECT_EQ(run.count(ItemStatus::failed), 1u);
@@ -171,9 +174,11 @@ TEST_F(Folder, ARunRecordsEachItemAndGoesOnAfterAFault) {
 
   options.stop_on_error = true;
   options.overwrite = true;
-  const RunRecord stopped = run_items(pipeline, collect_items(pipeline, {root_ + "/bad.nii", root_ + "/good.nii"}, ""), options, std::atomic<int>{0}, [](const ItemRecord&, std::size_t, std::size_t) {});
+  const RunRecord stopped = run_items(pipeline, collect_items(pipeline, {root_ + "/bad.nii", root_ + "/good.nii"}, ""),
+                                      options, std::atomic<int>{0}, [](const ItemRecord&, std::size_t, std::size_t) {});
   EXPECT_EQ(stopped.count(ItemStatus::skipped), 1u);
-  const RunRecord interrupted = run_items(pipeline, collect_items(pipeline, {root_ + "/good.nii"}, ""), options, std::atomic<int>{2}, [](const ItemRecord&, std::size_t, std::size_t) {});
+  const RunRecord interrupted = run_items(pipeline, collect_items(pipeline, {root_ + "/good.nii"}, ""), options,
+                                          std::atomic<int>{2}, [](const ItemRecord&, std::size_t, std::size_t) {});
   EXPECT_TRUE(interrupted.interrupted);
   EXPECT_EQ(interrupted.count(ItemStatus::skipped), 1u);
 }
@@ -185,7 +190,8 @@ TEST_F(Folder, ABoundOnMemoryFailsTheItemThatNeedsMore) {
   options.output_directory = root_ + "/out";
   options.device = choose_device("cpu", true);
   options.memory_limit = 100000;
-  const RunRecord run = run_items(pipeline, collect_items(pipeline, {root_}, ""), options, std::atomic<int>{0}, [](const ItemRecord&, std::size_t, std::size_t) {});
+  const RunRecord run = run_items(pipeline, collect_items(pipeline, {root_}, ""), options, std::atomic<int>{0},
+                                  [](const ItemRecord&, std::size_t, std::size_t) {});
   ASSERT_EQ(run.count(ItemStatus::failed), 1u);
   EXPECT_EQ(run.items[0].error_code, ErrorCode::out_of_memory);
 }
