@@ -23,6 +23,17 @@ bool mixes_statistics(const Group& group, const PointwiseStage& stage) {
   return false;
 }
 
+/// Instructions a stage appends, for statistics as an ordinary image has them.
+std::size_t instruction_count(const PointwiseStage& stage, const VolumeInfo& input) {
+  StatisticsResult ordinary{{.count = 1000, .min = 0, .max = 100, .mean = 50, .sum_squares = 1e6}, {}};
+  if (const auto request = stage.request())
+    for (double percent : request->percentiles) ordinary.percentiles.push_back(percent);
+  Program program;
+  Notices ignored;
+  stage.append(program, input, ordinary, ignored);
+  return program.size();
+}
+
 /// Builds the groups stage by stage, keeping at most one open group an image.
 class Planner {
  public:
@@ -86,7 +97,13 @@ class Planner {
       close(image, entry.label + " takes its statistics over other components");
       group = nullptr;
     }
+    const std::size_t instructions = instruction_count(*stage, info);
+    if (group && group->instructions + instructions > Program::kMaxInstructions) {
+      close(image, "the program would have more than " + std::to_string(Program::kMaxInstructions) + " instructions");
+      group = nullptr;
+    }
     if (!group) group = &start_group(image, GroupKind::pointwise, info);
+    group->instructions += instructions;
     if (wants_double(entry, info)) group->precision = Precision::double_;
     group->pointwise.push_back(stage);
     group->stages.push_back(index);
@@ -125,7 +142,7 @@ class Planner {
   }
 
   Group& start_group(const std::string& image, GroupKind kind, const VolumeInfo& input) {
-    Group group{kind, image, {}, {}, {}, input, input, Precision::single, ""};
+    Group group{kind, image, {}, {}, {}, input, input, Precision::single, 0, ""};
     return open_.emplace(image, std::move(group)).first->second;
   }
 

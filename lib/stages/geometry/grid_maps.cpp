@@ -15,13 +15,8 @@ constexpr double kMostVoxels = 1099511627776.0;  // 2^40
 constexpr std::array<int, 3> kSameAxes{0, 1, 2};
 
 Interpolation interpolation_for(const VolumeInfo& input, const SamplingParams& params) {
-  const bool label = input.kind == ImageKind::label;
-  const Interpolation chosen = params.interpolation.value_or(label ? Interpolation::nearest : Interpolation::linear);
-  if (label && chosen != Interpolation::nearest)
-    throw Error(ErrorCode::usage, std::string("'") + EnumNames<Interpolation>::names[std::size_t(chosen)] +
-                                      "' interpolation would mix label values: use \"nearest\", or let the stage act "
-                                      "on images alone with \"on\"");
-  return chosen;
+  if (input.kind == ImageKind::label) return Interpolation::nearest;  // anything else would mix label values
+  return params.interpolation.value_or(Interpolation::linear);
 }
 
 bool antialiases(const VolumeInfo& input, const SamplingParams& params, Interpolation interpolation) {

@@ -59,7 +59,7 @@ template <class P>
 void add_sampling_parameters(Parameters<P>& parameters) {
   parameters
       .add("interpolation", static_cast<std::optional<Interpolation> P::*>(&SamplingParams::interpolation), {},
-           "how values between voxels are found; default linear for images, nearest for labels")
+           "how values of images between voxels are found (default linear); labels are always nearest")
       .add("boundary", static_cast<Boundary P::*>(&SamplingParams::boundary), {}, "what lies outside the image")
       .add("fill", static_cast<Fill P::*>(&SamplingParams::fill), {},
            "value outside the image for the constant boundaries")
