@@ -466,6 +466,10 @@ bool is_nifti_name(const std::string& path) {
 
 bool is_nifti_output_name(const std::string& path) { return has_extension(path, ".nii"); }
 
+std::string nifti_partner(const std::string& path) {
+  return has_extension(path, ".hdr") || has_extension(path, ".img") ? partner_of(path) : std::string();
+}
+
 VolumeInfo read_nifti_info(const std::string& path, Notices& notices, NiftiAffine affine) {
   return with_path(path, [&] { return open_nifti(path, notices, affine).image.info; });
 }

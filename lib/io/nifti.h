@@ -18,6 +18,9 @@ bool is_nifti_name(const std::string& path);
 /// True for the names that are written: .nii and .nii.gz.
 bool is_nifti_output_name(const std::string& path);
 
+/// The other file of a pair, .img for .hdr and the other way round, there or not; empty for a single file's name.
+std::string nifti_partner(const std::string& path);
+
 /// From the header alone; notices as interpret_nifti_header(), and `misleading_name` when a .gz is not gzip or the
 /// other way round. 64-bit integers are announced as 32-bit ones. Either file of a pair names it. Checks that the data
 /// can be there: the length of a plain file, the largest that a packed one can unpack to. Throws Error(input |

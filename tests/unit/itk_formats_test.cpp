@@ -146,6 +146,28 @@ TEST(Formats, ExistingOutputsAreReplacedOnlyWhenAsked) {
   }
 }
 
+TEST(Formats, EveryFileOfAVolumeIsNamed) {
+  TemporaryFolder folder;
+  using Files = std::vector<std::string>;
+  EXPECT_EQ(io::output_files("a/v.nii.gz"), Files{"a/v.nii.gz"});
+  EXPECT_EQ(io::output_files("a/v.mha"), Files{"a/v.mha"});
+  EXPECT_EQ(io::output_files("a/v.mhd"), (Files{"a/v.mhd", "a/v.raw"}));
+  EXPECT_EQ(io::input_files(file_source("a/v.nii.gz")), Files{"a/v.nii.gz"});
+  EXPECT_EQ(io::input_files(file_source("a/v.hdr")), (Files{"a/v.hdr", "a/v.img"}));
+  EXPECT_EQ(io::input_files({"a", {"a/1.dcm", "a/2.dcm"}, {}, {}, {}}), (Files{"a/1.dcm", "a/2.dcm"}));
+  const auto files = [&](const std::string& name, const std::string& header) {
+    return io::input_files(file_source(write_bytes(folder / name, header)));
+  };
+  EXPECT_EQ(files("v.mhd", "NDims = 3\nElementDataFile = x.zraw\n"), (Files{folder / "v.mhd", folder / "x.zraw"}));
+  EXPECT_EQ(files("v.mha", "NDims = 3\nElementDataFile = LOCAL\nabc=d"), Files{folder / "v.mha"});
+  EXPECT_EQ(files("v.nhdr", "NRRD0004\nData File: /x.raw\n\n"), (Files{folder / "v.nhdr", "/x.raw"}));
+  EXPECT_EQ(files("l.nhdr", "NRRD0004\ndata file: LIST\na.raw\nb.raw\n"),
+            (Files{folder / "l.nhdr", folder / "a.raw", folder / "b.raw"}));
+  EXPECT_EQ(files("p.nhdr", "NRRD0004\ndata file: s%02d.raw 9 11 1\n\n"),
+            (Files{folder / "p.nhdr", folder / "s09.raw", folder / "s10.raw", folder / "s11.raw"}));
+  EXPECT_EQ(files("v.nrrd", "NRRD0004\n\ndata file: no"), Files{folder / "v.nrrd"});
+}
+
 TEST(Formats, EqualVolumesGiveEqualBytes) {
   TemporaryFolder folder;
   const Volume volume = sample_volume({.geometry = oblique({9, 8, 7}), .dtype = DataType::float32});
