@@ -170,7 +170,7 @@ __device__ __forceinline__ void store_columns(const float (&value)[kLaneColumns]
 /// A job: one warp, a block of its own, takes kColumns target columns of one slice down some of its rows. The compiler
 /// finds the best number of registers, but for 3 taps, where it would spill.
 template <int kTaps>
-__global__ void __launch_bounds__(32, kTaps == 3 ? 24 : 0)
+__global__ void __launch_bounds__(32, kTaps == 3 ? 16 : 0)
     correlate(const __grid_constant__ Planes planes, float* output) {
   using Loader = RowLoader<kTaps>;
   __shared__ alignas(16) typename Loader::Row rows[kRows];
