@@ -14,11 +14,14 @@ namespace volpipe::cuda {
 
 namespace {
 
-constexpr int kWarps = 2;
 constexpr int kLaneColumns = 4;
 constexpr int kColumns = 32 * kLaneColumns;  // target columns of a warp
-constexpr int kStages = 4;                   // source rows on their way or in use
+constexpr int kStep = 2;                     // source rows taken at a time
+constexpr int kSlots = 3;                    // such steps on their way or in use
+constexpr int kRows = kStep * kSlots, kAhead = kRows - kStep;
 constexpr int kMostTaps = 33;
+constexpr int kMostOutside = 32;                // places beyond either end of an axis
+constexpr std::int64_t kLongestAxis = 1 << 30;  // so that rows and columns are counted in 32 bits
 constexpr unsigned kMostBlocks = 1u << 30;
 
 /// One axis on the device; see Correlation.
@@ -43,61 +46,83 @@ class RowLoader {
   static constexpr int kLength = (kColumns + kTaps + 2) / 4 * 4;
   using Row = float[kLength];
 
-  /// Columns that hold the fill value are written here, once for all rows.
-  __device__ RowLoader(const Planes& planes, int tile, Row* stages) : input_(planes.input) {
+  /// Places that stand for the fill value are written here, once for all rows.
+  __device__ RowLoader(const Planes& planes, int tile, Row* rows) : input_(planes.input) {
     const Axis& x = planes.x;
-    const std::int64_t column = std::int64_t(tile) * kColumns;
-    first_ = column + x.offset;
+    const int column = tile * kColumns, lane = int(threadIdx.x), begin = column + x.offset;
+    const int needed = min(kLength, x.target_size + kTaps - 1 - column);
     is_float_ = input_.type == DataType::float32;
-    in_quads_ =
-        is_float_ && x.source_size % 4 == 0 && first_ % 4 == 0 && first_ >= 0 && first_ + kLength <= x.source_size;
-    if (in_quads_) return;
-    const std::int64_t places = std::int64_t(x.target_size) + kTaps - 1;
+    in_quads_ = is_float_ && x.source_size % 4 == 0 && begin % 4 == 0;
+    lane_place_ = in_quads_ ? 4 * lane : lane;
+    lane_column_ = begin + lane_place_;
+    inside_ = 0;
 #pragma unroll
     for (int q = 0; q < kSingles; ++q) {
-      const int c = lane() + 32 * q;
-      if (c >= kLength) continue;
-      columns_[q] = column + c < places ? x.source[column + c] : -1;
-      if (columns_[q] >= 0) continue;
-#pragma unroll
-      for (int stage = 0; stage < kStages; ++stage) stages[stage][c] = planes.fill;
+      const int place = lane_place_ + q * (in_quads_ ? kColumns : 32);
+      if (place < needed && begin + place >= 0 && begin + place < x.source_size) inside_ |= 1u << q;
     }
+    const int outside[2] = {begin + lane < 0 ? lane : needed, x.source_size - begin + lane};
+#pragma unroll
+    for (int end = 0; end < 2; ++end) {
+      const int place = outside[end];
+      outside_place_[end] = place;
+      outside_column_[end] = -1;
+      if (place < 0 || place >= needed) continue;
+      outside_column_[end] = x.source[column + place];
+      if (outside_column_[end] >= 0) continue;
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) rows[row][place] = planes.fill;
+    }
+    any_outside_ = __any_sync(~0u, outside_column_[0] >= 0 || outside_column_[1] >= 0);
   }
 
   /// Float voxels arrive when the pipeline stage, which this does not commit, does.
-  __device__ __forceinline__ void load(std::int64_t row_begin, Row& target) const {
-    if (in_quads_) {
-      const float* source = static_cast<const float*>(input_.data) + row_begin + first_;
-#pragma unroll
-      for (int c = 4 * lane(); c < kLength; c += kColumns) __pipeline_memcpy_async(target + c, source + c, 16);
-    } else if (is_float_) {
-      const float* source = static_cast<const float*>(input_.data) + row_begin;
-      each_single([&](int q, int c) { __pipeline_memcpy_async(target + c, source + columns_[q], 4); });
-    } else {
-      input_.visit([&](const auto* voxels) {
-        float loaded[kSingles];
-        each_single([&](int q, int) { loaded[q] = float(voxels[row_begin + columns_[q]]); });
-        each_single([&](int q, int c) { target[c] = loaded[q]; });
-      });
-    }
+  __device__ __forceinline__ void load(std::int64_t row_begin, float* target) const {
+    if (is_float_) load_async(static_cast<const float*>(input_.data) + row_begin, target);
+    else input_.visit([&](const auto* voxels) { load_converted(voxels + row_begin, target); });
   }
 
  private:
-  static constexpr int kSingles = (kLength + 31) / 32;
+  static constexpr int kSingles = (kLength + 31) / 32, kQuads = (kLength + kColumns - 1) / kColumns;
 
-  static __device__ __forceinline__ int lane() { return int(threadIdx.x % 32); }
+  __device__ __forceinline__ void load_async(const float* row, float* target) const {
+    const float* source = row + lane_column_;
+    float* place = target + lane_place_;
+    if (in_quads_) {
+#pragma unroll
+      for (int q = 0; q < kQuads; ++q)
+        if (inside_ >> q & 1) __pipeline_memcpy_async(place + q * kColumns, source + q * kColumns, 16);
+    } else {
+#pragma unroll
+      for (int q = 0; q < kSingles; ++q)
+        if (inside_ >> q & 1) __pipeline_memcpy_async(place + q * 32, source + q * 32, 4);
+    }
+    if (!any_outside_) return;
+#pragma unroll
+    for (int end = 0; end < 2; ++end)
+      if (outside_column_[end] >= 0)
+        __pipeline_memcpy_async(target + outside_place_[end], row + outside_column_[end], 4);
+  }
 
-  template <class Body>
-  __device__ __forceinline__ void each_single(const Body& body) const {
+  template <class T>
+  __device__ __forceinline__ void load_converted(const T* row, float* target) const {
+    float loaded[kSingles];
 #pragma unroll
     for (int q = 0; q < kSingles; ++q)
-      if (const int c = lane() + 32 * q; c < kLength && columns_[q] >= 0) body(q, c);
+      if (inside_ >> q & 1) loaded[q] = float(row[lane_column_ + q * 32]);
+#pragma unroll
+    for (int q = 0; q < kSingles; ++q)
+      if (inside_ >> q & 1) target[lane_place_ + q * 32] = loaded[q];
+#pragma unroll
+    for (int end = 0; end < 2; ++end)
+      if (outside_column_[end] >= 0) target[outside_place_[end]] = float(row[outside_column_[end]]);
   }
 
   AnyVoxels input_;
-  std::int64_t first_;
-  bool is_float_, in_quads_;
-  std::int32_t columns_[kSingles];
+  bool is_float_, in_quads_, any_outside_;
+  int lane_place_, lane_column_;
+  unsigned inside_;  ///< bit q: the lane's q-th quad or voxel lies on the axis
+  int outside_place_[2], outside_column_[2];
 };
 
 /// Sums along x: the kLaneColumns target columns of a lane.
@@ -132,9 +157,8 @@ struct PendingRows {
   }
 };
 
-__device__ __forceinline__ void store_columns(const float (&value)[kLaneColumns], std::int64_t left, bool aligned,
-                                              float* target) {
-  if (aligned && left >= kLaneColumns) {
+__device__ __forceinline__ void store_columns(const float (&value)[kLaneColumns], int left, bool whole, float* target) {
+  if (whole) {
     *reinterpret_cast<float4*>(target) = {value[0], value[1], value[2], value[3]};
   } else {
 #pragma unroll
@@ -143,56 +167,58 @@ __device__ __forceinline__ void store_columns(const float (&value)[kLaneColumns]
   }
 }
 
-/// A job: one warp takes kColumns target columns of one slice down some of its rows. Nothing waits for another warp.
+/// A job: one warp, a block of its own, takes kColumns target columns of one slice down some of its rows. The compiler
+/// finds the best number of registers, but for 3 taps, where it would spill.
 template <int kTaps>
-__global__ void __launch_bounds__(32 * kWarps) correlate(const __grid_constant__ Planes planes, float* output) {
+__global__ void __launch_bounds__(32, kTaps == 3 ? 16 : 0)
+    correlate(const __grid_constant__ Planes planes, float* output) {
   using Loader = RowLoader<kTaps>;
-  __shared__ alignas(16) typename Loader::Row shared[kWarps][kStages];
+  __shared__ alignas(16) typename Loader::Row rows[kRows];
   const Axis &x = planes.x, &y = planes.y;
-  const int warp = int(threadIdx.x / 32), lane = int(threadIdx.x % 32);
-  auto* stages = shared[warp];
-  const bool aligned = x.target_size % kLaneColumns == 0;
+  const int lane = int(threadIdx.x);
 
-  for (std::int64_t job = std::int64_t(blockIdx.x) * kWarps + warp; job < planes.jobs;
-       job += std::int64_t(gridDim.x) * kWarps) {
-    const int tile = int(job % planes.tiles_x), chunk = int(job / planes.tiles_x % planes.chunks_y);
+  for (std::int64_t job = blockIdx.x; job < planes.jobs; job += gridDim.x) {
+    const int tile = int(job % planes.tiles_x);
+    const int begin = int(job / planes.tiles_x % planes.chunks_y) * planes.rows_per_chunk;
     const std::int64_t slice = job / planes.tiles_x / planes.chunks_y;
-    const std::int64_t slice_begin = slice * y.source_size * x.source_size;
-    const std::int64_t begin = std::int64_t(chunk) * planes.rows_per_chunk;
-    const std::int64_t target_end = min(begin + planes.rows_per_chunk, std::int64_t(y.target_size));
-    const std::int64_t end = target_end + kTaps - 1;
-    const std::int64_t column = std::int64_t(tile) * kColumns + kLaneColumns * lane;
+    const int count = min(planes.rows_per_chunk, y.target_size - begin) + kTaps - 1;
+    const int column = tile * kColumns + kLaneColumns * lane, left = x.target_size - column;
+    const bool whole = left >= kLaneColumns && x.target_size % kLaneColumns == 0;
 
-    const Loader loader(planes, tile, stages);
-    const auto source_row = [&](std::int64_t v) -> std::int64_t {
-      const std::int64_t row = v + y.offset;
-      return row >= 0 && row < y.source_size ? row : y.source[v];
+    const Loader loader(planes, tile, rows);
+    const std::int64_t slice_begin = slice * y.source_size * x.source_size;
+    const auto source_row = [&](int k) {
+      const int row = begin + y.offset + k;
+      return unsigned(row) < unsigned(y.source_size) ? row : y.source[begin + k];
     };
-    const auto load = [&](std::int64_t v) {
-      if (v < end)
-        if (const std::int64_t row = source_row(v); row >= 0)
-          loader.load(slice_begin + row * x.source_size, stages[(v - begin) % kStages]);
+    const auto load = [&](int first, int slot) {
+#pragma unroll 1
+      for (int k = first; k < min(first + kStep, count); ++k, ++slot)
+        if (const int row = source_row(k); row >= 0)
+          loader.load(slice_begin + std::int64_t(row) * x.source_size, rows[slot]);
       __pipeline_commit();
     };
-    for (int stage = 0; stage < kStages - 1; ++stage) load(begin + stage);
 
     PendingRows<kTaps> pending;
-    float* target = output + (slice * y.target_size + begin) * x.target_size + column;
-    for (std::int64_t v = begin; v < end; ++v) {
-      __pipeline_wait_prior(kStages - 2);
+    float* target = output + (slice * y.target_size + begin - (kTaps - 1)) * x.target_size + column;
+    for (int first = -kAhead, slot = 0; first < count; first += kStep) {
+      __pipeline_wait_prior(kSlots - 2);
       __syncwarp();
-      load(v + kStages - 1);
-      float value[kLaneColumns], ended[kLaneColumns];
-      if (source_row(v) >= 0) {
-        sum_along_x<kTaps>(x, stages[(v - begin) % kStages] + kLaneColumns * lane, value);
-      } else {
+      load(first + kAhead, slot);
+      slot = slot + kStep == kRows ? 0 : slot + kStep;
+      if (first < 0) continue;
 #pragma unroll
-        for (int c = 0; c < kLaneColumns; ++c) value[c] = planes.fill;
+      for (int s = 0; s < kStep; ++s, target += x.target_size) {
+        float value[kLaneColumns], ended[kLaneColumns];
+        if (source_row(min(first + s, count - 1)) >= 0) {
+          sum_along_x<kTaps>(x, rows[slot + s] + kLaneColumns * lane, value);
+        } else {
+#pragma unroll
+          for (int c = 0; c < kLaneColumns; ++c) value[c] = planes.fill;
+        }
+        pending.add(y, value, ended);
+        if (first + s >= kTaps - 1 && first + s < count) store_columns(ended, left, whole, target);
       }
-      pending.add(y, value, ended);
-      if (v - begin < kTaps - 1) continue;
-      store_columns(ended, x.target_size - column, aligned, target);
-      target += x.target_size;
     }
     __pipeline_wait_prior(0);
     __syncwarp();
@@ -214,7 +240,7 @@ void cut_rows(Planes& planes, int taps, std::int64_t slices, std::int64_t warps_
   const std::int64_t rows = planes.y.target_size;
   for (std::int64_t chunks = 1; chunks <= divide_up(rows, 16); ++chunks) {
     const std::int64_t height = divide_up(rows, chunks), jobs = planes.tiles_x * divide_up(rows, height) * slices;
-    const double cost = double(divide_up(jobs, warps_at_once)) * double(height + taps + kStages);
+    const double cost = double(divide_up(jobs, warps_at_once)) * double(height + taps + kRows);
     if (chunks > 1 && cost >= least) continue;
     least = cost;
     planes.rows_per_chunk = std::int32_t(height);
@@ -233,30 +259,36 @@ Axis axis_of(const AxisMatrix& matrix, const Correlation& correlation, const std
   return axis;
 }
 
+bool suits(const AxisMatrix& matrix, const Correlation& correlation) {
+  const std::int64_t taps = std::int64_t(correlation.weights.size()), size = matrix.input_size();
+  const std::int64_t end = matrix.output_size() + taps - 1 + correlation.offset;
+  return taps >= 3 && taps <= kMostTaps && taps % 2 == 1 && std::max(size, matrix.output_size()) <= kLongestAxis &&
+         -correlation.offset <= kMostOutside && end - size <= kMostOutside;
+}
+
 }  // namespace
 
 bool correlate_planes(DeviceContext& context, const SliceWork& work, const void* input, float* output) {
   if (!work.x || !work.y) return false;
   const auto x = as_correlation(*work.x), y = as_correlation(*work.y);
-  if (!x || !y || x->weights.size() != y->weights.size()) return false;
+  if (!x || !y || x->weights.size() != y->weights.size() || !suits(*work.x, *x) || !suits(*work.y, *y)) return false;
   const int taps = int(x->weights.size());
-  if (taps < 3 || taps > kMostTaps || taps % 2 == 0) return false;
 
   PackedTables tables;
   const std::size_t at_x = tables.add(x->source), at_y = tables.add(y->source);
   tables.upload(context);
   const Kernel kernel = kKernels[std::size_t(taps - 3) / 2];
   int blocks = 0;
-  VOLPIPE_CHECK_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 32 * kWarps, 0));
+  VOLPIPE_CHECK_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 32, 0));
   Planes planes{};
   planes.x = axis_of(*work.x, *x, tables.at<std::int32_t>(at_x));
   planes.y = axis_of(*work.y, *y, tables.at<std::int32_t>(at_y));
   planes.tiles_x = std::int32_t(divide_up(planes.x.target_size, kColumns));
   planes.input = {input, work.input_type};
   planes.fill = float(work.fill);
-  cut_rows(planes, taps, work.slices, std::int64_t(blocks) * kWarps * multiprocessor_count(context));
-  const auto grid = unsigned(std::min<std::int64_t>(divide_up(planes.jobs, kWarps), kMostBlocks));
-  kernel<<<grid, 32 * kWarps, 0, stream_of(context)>>>(planes, output);
+  cut_rows(planes, taps, work.slices, std::int64_t(blocks) * multiprocessor_count(context));
+  const auto grid = unsigned(std::min<std::int64_t>(planes.jobs, kMostBlocks));
+  kernel<<<grid, 32, 0, stream_of(context)>>>(planes, output);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
   return true;
 }
