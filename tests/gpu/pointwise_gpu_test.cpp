@@ -56,6 +56,19 @@ TEST_F(PointwiseGpu, EveryOpAgrees) {
   }
 }
 
+TEST_F(PointwiseGpu, UnaryOpsRunWhateverTheirOperand) {
+  const Row row(std::vector<float>{1, -2, 3});
+  expect_same(Program().add(Op::negate, Operand::r2), {row}, DataType::float32, Precision::single);
+  expect_same(Program().store(Operand::r2).add({Op::to_integer, Operand::r2, 0, 0, 2}), {row}, DataType::float32,
+              Precision::single);
+}
+
+TEST_F(PointwiseGpu, TheSignOfNanDoesNotMatter) {
+  const Row row(std::vector<float>{std::numeric_limits<float>::infinity(), 1});
+  expect_same(Program().store(Operand::r0).add(Op::subtract, Operand::r0).add(Op::signed_power, 0), {row},
+              DataType::float32, Precision::single);
+}
+
 TEST_F(PointwiseGpu, EveryPairOfTypesAgrees) {
   for (const DataType from : kAllTypes)
     for (const DataType to : kAllTypes)
