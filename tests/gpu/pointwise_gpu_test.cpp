@@ -232,6 +232,18 @@ TEST_F(PointwiseGpu, RunsAreRepeatable) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(c.on(*cuda_, compute), first);
 }
 
+TEST_F(PointwiseGpu, StatisticsStayWithinTheirScratchMemory) {
+  DeviceRow row(*cuda_, random_row(DataType::float32, 3000017, 15));
+  const ProgramInput input = row.input();
+  const Program identity;
+  const SampledValues values{{&input, 1}, &identity, 3000017};
+  const std::size_t before = cuda_->peak_memory();
+  compute_moments(*cuda_, values);
+  EXPECT_LE(cuda_->peak_memory() - before, statistics_scratch_bytes(values.count, Precision::single, false));
+  compute_percentiles(*cuda_, values, std::vector<double>{1, 50, 99});
+  EXPECT_LE(cuda_->peak_memory() - before, statistics_scratch_bytes(values.count, Precision::single, true));
+}
+
 TEST_F(PointwiseGpu, CountsAbove2To31AreExact) {
   const std::int64_t count = (std::int64_t(1) << 31) + 5;
   if (cuda_->free_memory() < std::size_t(count) * 2) GTEST_SKIP() << "needs 4 GB of device memory";

@@ -267,6 +267,13 @@ TEST_F(StatisticsTest, OtsuPartsTwoClasses) {
   EXPECT_DOUBLE_EQ(found, expected);
 }
 
+TEST_F(StatisticsTest, PercentilesTakeScratchMemory) {
+  const std::int64_t count = 512 * 512 * 512;
+  EXPECT_GE(statistics_scratch_bytes(count, Precision::single, true), std::size_t(count) / 8 * 4);
+  EXPECT_GE(statistics_scratch_bytes(count, Precision::double_, true), std::size_t(count) / 8 * 8);
+  EXPECT_LT(statistics_scratch_bytes(count, Precision::single, false), std::size_t(count) / 64);
+}
+
 TEST_F(StatisticsTest, OtsuOfDegenerateImages) {
   const Row constant(std::vector<float>(10, 4.0f)), nan(std::vector<float>(3, std::nanf("")));
   const ProgramInput constant_input = constant.input(), nan_input = nan.input();

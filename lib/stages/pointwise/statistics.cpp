@@ -20,23 +20,6 @@ SampledValues checked(const SampledValues& values) {
   return result;
 }
 
-/// Where a percentile lies among n sorted values, with numpy's arithmetic.
-struct PercentilePlace {
-  std::int64_t below, above;
-  double weight;  ///< of `above`
-
-  PercentilePlace(std::int64_t n, double percent) {
-    const double place = double(n - 1) * (percent / 100);
-    below = std::clamp<std::int64_t>(std::int64_t(std::floor(place)), 0, n - 1);
-    above = std::min(below + 1, n - 1);
-    weight = place - double(below);
-  }
-  double interpolate(double low, double high) const {
-    const double difference = high - low;
-    return weight >= 0.5 ? high - difference * (1 - weight) : low + difference * weight;
-  }
-};
-
 }  // namespace
 
 double Moments::std(double ddof) const {
@@ -114,6 +97,14 @@ double otsu_threshold(DeviceContext& context, const SampledValues& values) {
     }
   }
   return threshold;
+}
+
+std::size_t statistics_scratch_bytes(std::int64_t count, Precision precision, bool percentiles) {
+  constexpr std::size_t kTables = std::size_t(1) << 20;  // counts of digits and bins
+  const std::size_t key_size = precision == Precision::single ? 4 : 8;
+  const auto chunks = std::size_t((count + kChunkVoxels - 1) / kChunkVoxels);
+  const auto keys = std::size_t(percentiles && count >= kLeastForSampling ? kSamples + count / kCandidateShare : 0);
+  return kTables + std::max(2 * chunks * sizeof(Moments), keys * key_size);
 }
 
 namespace cpu {
@@ -321,15 +312,14 @@ OrderStatistics order_statistics(DeviceContext& context, const SampledValues& va
 
 std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues& values, double low, double high,
                                     int bins) {
-  const double scale = bins / (high - low);
+  const HistogramBins bin_of(low, high, bins);
   return visit_precision(values.precision, [&](auto zero) {
     using T = decltype(zero);
     return count_in_pieces<T>(context, values, std::size_t(bins),
                               [=](const T* block, const std::uint8_t* keep, std::int64_t count, std::uint32_t* counts) {
                                 for (std::int64_t i = 0; i < count; ++i) {
                                   const double value = block[i];
-                                  if (keep[i] && value >= low && value <= high)
-                                    ++counts[std::min(int((value - low) * scale), bins - 1)];
+                                  if (keep[i] && value >= low && value <= high) ++counts[bin_of(value)];
                                 }
                               });
   });

@@ -46,8 +46,8 @@ Moments merge(const Moments& a, const Moments& b);
 Moments compute_moments(DeviceContext& context, const SampledValues& values);
 
 /// Exact percentiles (0 to 100) of the finite values, linear between order statistics (numpy's default), by radix
-/// selection on the value's bits; NaN when nothing is selected. Several percentiles share the passes. On CUDA, scratch
-/// memory for an eighth of the values is taken.
+/// selection on the value's bits; NaN when nothing is selected. Several percentiles share the passes. On CUDA,
+/// statistics_scratch_bytes of memory are taken meanwhile.
 std::vector<double> compute_percentiles(DeviceContext& context, const SampledValues& values,
                                         std::span<const double> percents);
 
@@ -60,5 +60,8 @@ std::vector<std::int64_t> compute_histogram(DeviceContext& context, const Sample
 /// bin that parts the classes, as scikit-image's threshold_otsu; foreground is what lies above it. The constant itself
 /// for a constant image; NaN when nothing is selected.
 double otsu_threshold(DeviceContext& context, const SampledValues& values);
+
+/// Device memory, at most, that the statistics of `count` values take on CUDA besides them; percentiles take the most.
+std::size_t statistics_scratch_bytes(std::int64_t count, Precision precision, bool percentiles);
 
 }  // namespace volpipe
