@@ -20,6 +20,19 @@ SampledValues checked(const SampledValues& values) {
   return result;
 }
 
+/// The largest number of type T that lies in `bin` or below, between `low` that does and `high` that does not.
+template <class T>
+double largest_in_bin(const HistogramBins& bin_of, int bin, double low, double high) {
+  const KeyFormat format{true, 8 * sizeof(T), 0};
+  const KeyEncoder<T> encode(format);
+  auto inside = encode(T(low)), outside = encode(T(high));
+  while (outside - inside > 1) {
+    const auto middle = inside + (outside - inside) / 2;
+    (bin_of(decode_key(format, middle)) <= bin ? inside : outside) = middle;
+  }
+  return decode_key(format, inside);
+}
+
 }  // namespace
 
 double Moments::std(double ddof) const {
@@ -78,6 +91,7 @@ double otsu_threshold(DeviceContext& context, const SampledValues& values) {
   if (moments.count == 0) return std::numeric_limits<double>::quiet_NaN();
   if (moments.min == moments.max) return moments.min;
   const auto counts = compute_histogram(context, values, moments.min, moments.max, kBins);
+  const HistogramBins bins(moments.min, moments.max, kBins);
   const auto centre = [&](int bin) { return moments.min + (bin + 0.5) * ((moments.max - moments.min) / kBins); };
 
   double total = 0, total_weighted = 0;
@@ -85,7 +99,8 @@ double otsu_threshold(DeviceContext& context, const SampledValues& values) {
     total += double(counts[std::size_t(bin)]);
     total_weighted += double(counts[std::size_t(bin)]) * centre(bin);
   }
-  double below = 0, below_weighted = 0, best = -1, threshold = moments.min;
+  double below = 0, below_weighted = 0, best = -1;
+  int parting = 0;
   for (int bin = 0; bin + 1 < kBins; ++bin) {
     below += double(counts[std::size_t(bin)]);
     below_weighted += double(counts[std::size_t(bin)]) * centre(bin);
@@ -93,10 +108,12 @@ double otsu_threshold(DeviceContext& context, const SampledValues& values) {
     const double between = below * (total - below) * difference * difference;
     if (between > best) {
       best = between;
-      threshold = centre(bin);
+      parting = bin;
     }
   }
-  return threshold;
+  return checked(values).precision == Precision::single
+             ? largest_in_bin<float>(bins, parting, moments.min, moments.max)
+             : largest_in_bin<double>(bins, parting, moments.min, moments.max);
 }
 
 std::size_t statistics_scratch_bytes(std::int64_t count, Precision precision, bool percentiles) {
