@@ -9,10 +9,10 @@ namespace volpipe::app {
 /// Exit codes; see README "Exit codes". CLI11's own never leak.
 enum ExitCode : int {
   kSuccess = 0,
-  kSomeFailed = 1,     ///< some items failed (run), volumes differ (compare)
-  kUsage = 2,          ///< wrong usage, spec or inputs, or outputs that exist: nothing was started
-  kDevice = 3,         ///< the device asked for cannot be used and --no-fallback was given
-  kOutput = 4,         ///< outputs cannot be written
+  kSomeFailed = 1,  ///< some items failed (run), volumes differ (compare)
+  kUsage = 2,       ///< wrong usage, spec or inputs, or outputs that exist: nothing was started
+  kDevice = 3,      ///< the device asked for cannot be used and --no-fallback was given
+  kOutput = 4,      ///< outputs cannot be written
   kInternal = 70,
   kInterrupted = 130,  ///< SIGINT
   kTerminated = 143    ///< SIGTERM

@@ -16,13 +16,18 @@ namespace {
 int exit_code_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::usage:
-    case ErrorCode::exists: return kUsage;
-    case ErrorCode::device: return kDevice;
-    case ErrorCode::output: return kOutput;
-    case ErrorCode::internal: return kInternal;
+    case ErrorCode::exists:
+      return kUsage;
+    case ErrorCode::device:
+      return kDevice;
+    case ErrorCode::output:
+      return kOutput;
+    case ErrorCode::internal:
+      return kInternal;
     case ErrorCode::input:
     case ErrorCode::out_of_memory:
-    case ErrorCode::unsupported: return kSomeFailed;
+    case ErrorCode::unsupported:
+      return kSomeFailed;
   }
   return kInternal;
 }
@@ -47,17 +52,23 @@ int main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_logger_mt("volpipe"));
   spdlog::set_pattern("volpipe: %l: %v");
   if (!cpu_is_supported()) {
-    spdlog::error("this build needs a processor with AVX2 and FMA; build with -DVOLPIPE_CPU_FLAGS=-march=native for this one");
+    spdlog::error(
+        "this build needs a processor with AVX2 and FMA; build with -DVOLPIPE_CPU_FLAGS=-march=native for this one");
     return kInternal;
   }
 
-  CLI::App app{"Runs JSON pipelines of transform stages over medical and scientific volumes, on the CPU or an NVIDIA GPU.", "volpipe"};
+  CLI::App app{
+      "Runs JSON pipelines of transform stages over medical and scientific volumes, on the CPU or an NVIDIA GPU.",
+      "volpipe"};
   app.set_version_flag("--version", "volpipe " + version() + " (" + build_description() + ")");
   app.require_subcommand(1);
-  app.footer("Exit codes: 0 all done, 1 some items failed (or volumes differ), 2 wrong usage, spec or inputs, 3 device not usable,\n"
-             "4 outputs cannot be written, 70 internal error, 130/143 interrupted. See 'volpipe COMMAND --help'.");
+  app.footer(
+      "Exit codes: 0 all done, 1 some items failed (or volumes differ), 2 wrong usage, spec or inputs, 3 device not "
+      "usable,\n"
+      "4 outputs cannot be written, 70 internal error, 130/143 interrupted. See 'volpipe COMMAND --help'.");
   std::vector<std::pair<const CLI::App*, Command>> commands;
-  for (auto* add : {add_run, add_validate, add_plan, add_stages, add_schema, add_devices, add_info, add_compare, add_preview, add_phantom}) {
+  for (auto* add : {add_run, add_validate, add_plan, add_stages, add_schema, add_devices, add_info, add_compare,
+                    add_preview, add_phantom}) {
     Command command = add(app);
     commands.emplace_back(app.get_subcommands({}).back(), std::move(command));
   }
@@ -67,17 +78,13 @@ int main(int argc, char** argv) {
     for (const auto& [subcommand, run] : commands)
       if (subcommand->parsed()) return run();
     return kInternal;
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
+  } catch (const CLI::Success& help) { return app.exit(help); } catch (const CLI::ParseError& error) {
     spdlog::error("{} (see --help)", error.what());
     return kUsage;
   } catch (const SpecError& error) {
     for (const std::string& line : error.lines()) spdlog::error("{}", line);
     return kUsage;
-  } catch (const Error& error) {
-    return report_error(error);
-  } catch (const std::exception& error) {
+  } catch (const Error& error) { return report_error(error); } catch (const std::exception& error) {
     spdlog::error("internal error: {}", error.what());
     return kInternal;
   }

@@ -1,11 +1,12 @@
 // volpipe phantom: writes a volume known from a formula.
+#include "volume/phantom.h"
+
 #include <filesystem>
 #include <memory>
 
 #include "command.h"
 #include "io/io.h"
 #include "volume/error.h"
-#include "volume/phantom.h"
 
 namespace volpipe::app {
 
@@ -50,10 +51,12 @@ int run(const Options& options) {
 Command add_phantom(CLI::App& parent) {
   const auto options = std::make_shared<Options>();
   CLI::App* command = parent.add_subcommand("phantom", "Write a volume known from a formula");
-  command->add_option("NAME", options->name,
-                      "shepp_logan (float32), torso (CT in HU, int16), head (T1-like MR, uint16, oblique), "
-                      "series (20 slices of the torso as a DICOM folder)")
-      ->required()->check(CLI::IsMember(kNames));
+  command
+      ->add_option("NAME", options->name,
+                   "shepp_logan (float32), torso (CT in HU, int16), head (T1-like MR, uint16, oblique), "
+                   "series (20 slices of the torso as a DICOM folder)")
+      ->required()
+      ->check(CLI::IsMember(kNames));
   command->add_option("-o,--output", options->output, "file to write, or the folder of the DICOM series")->required();
   command->add_option("--size", options->size, "voxels along the first two axes")->check(CLI::Range(8, 2048));
   command->add_option("--label", options->label, "also write the labels (torso, head, series) to this file");

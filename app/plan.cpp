@@ -20,8 +20,9 @@ std::string in_words(const VolumeInfo& info) {
   const Index3& n = info.geometry.size();
   const Vec3 s = info.geometry.spacing();
   char text[160];
-  std::snprintf(text, sizeof text, "%lld x %lld x %lld, %.6g x %.6g x %.6g mm, %s, %s", static_cast<long long>(n[0]), static_cast<long long>(n[1]),
-                static_cast<long long>(n[2]), s[0], s[1], s[2], info.geometry.orientation().c_str(), std::string(to_string(info.dtype)).c_str());
+  std::snprintf(text, sizeof text, "%lld x %lld x %lld, %.6g x %.6g x %.6g mm, %s, %s", static_cast<long long>(n[0]),
+                static_cast<long long>(n[1]), static_cast<long long>(n[2]), s[0], s[1], s[2],
+                info.geometry.orientation().c_str(), std::string(to_string(info.dtype)).c_str());
   return text + (info.components > 1 ? ", " + std::to_string(info.components) + " components" : std::string());
 }
 
@@ -31,7 +32,9 @@ std::string stages_of(const Pipeline& pipeline, const Group& group) {
   return names.empty() ? "convert to " + std::string(to_string(group.output.dtype)) : names;
 }
 
-std::string_view kind_of(const Group& group) { return group.kind == GroupKind::pointwise ? "pointwise" : group.map.copies() ? "copy" : "resample"; }
+std::string_view kind_of(const Group& group) {
+  return group.kind == GroupKind::pointwise ? "pointwise" : group.map.copies() ? "copy" : "resample";
+}
 
 ImageInfos read_headers(const Pipeline& pipeline, const Item& item) {
   ImageInfos infos;
@@ -45,17 +48,21 @@ ImageInfos read_headers(const Pipeline& pipeline, const Item& item) {
 }
 
 void print(const Pipeline& pipeline, const Item& item, const Plan& plan, const DeviceChoice& device) {
-  std::cout << item.id << " on " << device.used.name() << (device.fallback_reason.empty() ? "" : " (" + device.fallback_reason + ")") << "\n";
+  std::cout << item.id << " on " << device.used.name()
+            << (device.fallback_reason.empty() ? "" : " (" + device.fallback_reason + ")") << "\n";
   for (const auto& [name, info] : plan.inputs) std::cout << "  in    " << name << ": " << in_words(info) << "\n";
   for (std::size_t i = 0; i < pipeline.stages.size(); ++i)
     for (const std::string& name : images_of(pipeline, pipeline.stages[i]))
-      if (plan.after_stage[i].contains(name)) std::cout << "  stage " << pipeline.stages[i].label << ", " << name << ": " << in_words(plan.after_stage[i].at(name)) << "\n";
+      if (plan.after_stage[i].contains(name))
+        std::cout << "  stage " << pipeline.stages[i].label << ", " << name << ": "
+                  << in_words(plan.after_stage[i].at(name)) << "\n";
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     const Group& group = plan.groups[g];
     std::cout << "  group " << g << " (" << kind_of(group) << ", " << group.image << "): " << stages_of(pipeline, group)
               << (group.ended_by.empty() ? "" : "; ends: " + group.ended_by) << "\n";
   }
-  for (std::size_t index : plan.skipped) std::cout << "  left out by its probability: " << pipeline.stages[index].label << "\n";
+  for (std::size_t index : plan.skipped)
+    std::cout << "  left out by its probability: " << pipeline.stages[index].label << "\n";
   for (const auto& [name, info] : plan.outputs) std::cout << "  out   " << name << ": " << in_words(info) << "\n";
   std::cout << "  peak memory of volumes: " << human_bytes(double(plan.peak_device_bytes)) << "\n";
 }
@@ -75,9 +82,17 @@ Json to_json(const Pipeline& pipeline, const Item& item, const Plan& plan, const
   for (const Group& group : plan.groups) {
     Json labels = Json::array();
     for (std::size_t index : group.stages) labels.push_back(pipeline.stages[index].label);
-    groups.push_back({{"image", group.image}, {"kind", kind_of(group)}, {"stages", labels}, {"ended_by", group.ended_by}, {"output", volpipe::to_json(group.output)}});
+    groups.push_back({{"image", group.image},
+                      {"kind", kind_of(group)},
+                      {"stages", labels},
+                      {"ended_by", group.ended_by},
+                      {"output", volpipe::to_json(group.output)}});
   }
-  Json entry = {{"id", item.id}, {"device", device.used.name()}, {"inputs", images(plan.inputs)}, {"stages", stages}, {"groups", groups}};
+  Json entry = {{"id", item.id},
+                {"device", device.used.name()},
+                {"inputs", images(plan.inputs)},
+                {"stages", stages},
+                {"groups", groups}};
   entry["outputs"] = images(plan.outputs);
   entry["peak_device_bytes"] = plan.peak_device_bytes;
   return entry;
@@ -89,12 +104,15 @@ int plan_items(const Flags& flags) {
   const Items items = collect_items(pipeline, flags.inputs, "");
   Json list = Json::array();
   for (const Item& item : items.items) {
-    const Plan plan = with_path(item.images.begin()->second.path, [&] { return make_plan(pipeline, read_headers(pipeline, item), {flags.seed, item.id, 0}); });
+    const Plan plan = with_path(item.images.begin()->second.path, [&] {
+      return make_plan(pipeline, read_headers(pipeline, item), {flags.seed, item.id, 0});
+    });
     if (flags.json) list.push_back(to_json(pipeline, item, plan, device));
     else print(pipeline, item, plan, device);
   }
   if (flags.json) std::cout << Json{{"items", list}}.dump(2) << "\n";
-  if (!items.faults.empty()) throw std::move(Error(ErrorCode::input, items.faults.front().message)).with_path(items.faults.front().path);
+  if (!items.faults.empty())
+    throw std::move(Error(ErrorCode::input, items.faults.front().message)).with_path(items.faults.front().path);
   return kSuccess;
 }
 
@@ -106,7 +124,8 @@ Command add_plan(CLI::App& parent) {
   command->add_option("SPEC", flags->spec, "the pipeline, a JSON file")->required();
   command->add_option("INPUT", flags->inputs, "as for 'run'")->required();
   command->add_option("--device", flags->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option("--set", flags->settings, "NAME=VALUE of a variable of the spec (repeatable)")->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--set", flags->settings, "NAME=VALUE of a variable of the spec (repeatable)")
+      ->allow_extra_args(false);
   command->add_option("--seed", flags->seed, "seed of random parameters")->capture_default_str();
   command->add_flag("--json", flags->json, "as JSON");
   return [flags] { return plan_items(*flags); };

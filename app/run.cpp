@@ -21,7 +21,7 @@ std::atomic<int> interrupted{0};
 
 /// The first signal lets the current item finish; the second ends at once. A file size limit is an error, not the end.
 void install_signal_handlers() {
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = [](int signal) { interrupted = signal; };
   action.sa_flags = int(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
@@ -40,24 +40,36 @@ struct Flags {
 
 void add_options(CLI::App& command, Flags& flags) {
   command.add_option("SPEC", flags.spec, "the pipeline, a JSON file")->required();
-  command.add_option("INPUT", flags.inputs, "files, DICOM series folders, folders searched recursively, @LIST, or - for paths on standard input");
+  command.add_option(
+      "INPUT", flags.inputs,
+      "files, DICOM series folders, folders searched recursively, @LIST, or - for paths on standard input");
   command.add_option("-o,--output", flags.output, "folder for the results and the report")->required();
-  command.add_option("--manifest", flags.manifest, "JSON or CSV, one item a row, columns named after the spec's inputs");
+  command.add_option("--manifest", flags.manifest,
+                     "JSON or CSV, one item a row, columns named after the spec's inputs");
   command.add_option("--device", flags.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
-  command.add_flag("--no-fallback", flags.no_fallback, "fail instead of using the CPU when the device asked for cannot be used");
-  command.add_option("--threads", flags.threads, "host threads (default: those this process may use)")->check(CLI::Range(1, 1024));
+  command.add_flag("--no-fallback", flags.no_fallback,
+                   "fail instead of using the CPU when the device asked for cannot be used");
+  command.add_option("--threads", flags.threads, "host threads (default: those this process may use)")
+      ->check(CLI::Range(1, 1024));
   command.add_option("--memory", flags.memory, "bound on host memory for the volumes in flight, such as 8G");
   command.add_flag("--overwrite", flags.overwrite, "replace outputs that exist");
-  command.add_option("--on-error", flags.on_error, "after a failed item: skip it and go on, or stop")->check(CLI::IsMember({"skip", "stop"}))->capture_default_str();
+  command.add_option("--on-error", flags.on_error, "after a failed item: skip it and go on, or stop")
+      ->check(CLI::IsMember({"skip", "stop"}))
+      ->capture_default_str();
   command.add_flag("--strict", flags.strict, "a notice about an input is an error");
   command.add_option("--shard", flags.shard, "I/N: only every N-th item, starting with the I-th");
-  command.add_option("--set", flags.settings, "NAME=VALUE of a variable of the spec (repeatable)")->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--set", flags.settings, "NAME=VALUE of a variable of the spec (repeatable)")
+      ->allow_extra_args(false);
   command.add_option("--seed", flags.seed, "seed of random parameters")->capture_default_str();
-  command.add_option("--report", flags.report, "path of the report (default: OUTPUT/volpipe-report.json)");
+  command.add_option(
+      "--report", flags.report,
+      "path of the report (default: OUTPUT/volpipe-report.json; of a shard: volpipe-report.I-of-N.json)");
   command.add_option("--log-file", flags.log_file, "also write the log to this file");
   command.add_flag("-q,--quiet", flags.quiet, "errors only");
   command.add_flag("-v,--verbose", flags.verbose, "also notes and stage times");
-  command.add_option("--progress", flags.progress, "auto, bar, plain or none")->check(CLI::IsMember({"auto", "bar", "plain", "none"}))->capture_default_str();
+  command.add_option("--progress", flags.progress, "auto, bar, plain or none")
+      ->check(CLI::IsMember({"auto", "bar", "plain", "none"}))
+      ->capture_default_str();
 }
 
 void set_up_log(const Flags& flags) {
@@ -76,25 +88,30 @@ void set_up_log(const Flags& flags) {
 /// One line an item, or a bar where somebody watches.
 class Progress {
  public:
-  Progress(const Flags& flags) : quiet_(flags.quiet || flags.progress == "none"), bar_(flags.progress == "bar" || (flags.progress == "auto" && isatty(STDERR_FILENO))) {}
+  Progress(const Flags& flags)
+      : quiet_(flags.quiet || flags.progress == "none"),
+        bar_(flags.progress == "bar" || (flags.progress == "auto" && isatty(STDERR_FILENO))) {}
 
   void operator()(const ItemRecord& item, std::size_t done, std::size_t total) const {
     if (bar_ && !quiet_) std::fprintf(stderr, "\r\033[K");
     for (const Notice& notice : item.warnings) spdlog::warn("{}: {}", item.id, notice.message);
     if (item.status == ItemStatus::failed)
-      spdlog::error("{}: {}{}", item.error_path.empty() ? item.id : item.error_path, item.error_stage.empty() ? "" : item.error_stage + ": ", item.error_message);
-    for (const StageRecord& stage : item.stages) spdlog::debug("{}: {} on {} ({}): {:.2f} ms", item.id, stage.name, stage.image, item.device, stage.ms);
+      spdlog::error("{}: {}{}", item.error_path.empty() ? item.id : item.error_path,
+                    item.error_stage.empty() ? "" : item.error_stage + ": ", item.error_message);
+    for (const StageRecord& stage : item.stages)
+      spdlog::debug("{}: {} on {} ({}): {:.2f} ms", item.id, stage.name, stage.image, item.device, stage.ms);
     if (quiet_) return;
     if (bar_) draw(item, done, total);
-    else if (item.status == ItemStatus::ok) spdlog::info("[{}/{}] {} {:.0f} ms on {}", done, total, item.id, item.timing.total, item.device);
+    else if (item.status == ItemStatus::ok)
+      spdlog::info("[{}/{}] {} {:.0f} ms on {}", done, total, item.id, item.timing.total, item.device);
   }
 
  private:
   static void draw(const ItemRecord& item, std::size_t done, std::size_t total) {
     constexpr std::size_t width = 30;
     const std::size_t filled = width * done / total;
-    std::fprintf(stderr, "\r\033[K[%s%s] %zu/%zu %s%s", std::string(filled, '#').c_str(), std::string(width - filled, '.').c_str(), done, total,
-                 item.id.c_str(), done == total ? "\n" : "");
+    std::fprintf(stderr, "\r\033[K[%s%s] %zu/%zu %s%s", std::string(filled, '#').c_str(),
+                 std::string(width - filled, '.').c_str(), done, total, item.id.c_str(), done == total ? "\n" : "");
   }
 
   bool quiet_, bar_;
@@ -114,8 +131,10 @@ void summarize(const RunRecord& run, const std::string& report_path) {
     compute += item.timing.upload + item.timing.compute + item.timing.download;
     write += item.timing.encode + item.timing.write;
   }
-  spdlog::info("{} ok, {} failed, {} skipped in {:.2f} s on {} (read {:.0f} ms, compute {:.0f} ms, write {:.0f} ms); report: {}", run.count(ItemStatus::ok),
-               run.count(ItemStatus::failed), run.count(ItemStatus::skipped), run.wall_ms / 1e3, run.device.used.name(), read, compute, write, report_path);
+  spdlog::info(
+      "{} ok, {} failed, {} skipped in {:.2f} s on {} (read {:.0f} ms, compute {:.0f} ms, write {:.0f} ms); report: {}",
+      run.count(ItemStatus::ok), run.count(ItemStatus::failed), run.count(ItemStatus::skipped), run.wall_ms / 1e3,
+      run.device.used.name(), read, compute, write, report_path);
 }
 
 int exit_code_of(const RunRecord& run) {
@@ -129,7 +148,8 @@ void make_output_folder(const std::string& path) {
   std::error_code fault;
   std::filesystem::create_directories(path, fault);
   if (fault || access(path.c_str(), W_OK) != 0)
-    throw Error(ErrorCode::output, "cannot write into the output folder '" + path + "': " + (fault ? fault.message() : "permission denied"));
+    throw Error(ErrorCode::output, "cannot write into the output folder '" + path +
+                                       "': " + (fault ? fault.message() : "permission denied"));
 }
 
 std::vector<std::string> command_line() {
@@ -142,7 +162,8 @@ std::vector<std::string> command_line() {
 int run(const Flags& flags) {
   set_up_log(flags);
   const Pipeline pipeline = load_pipeline(flags.spec, parse_settings(flags.settings));
-  if (flags.inputs.empty() && flags.manifest.empty()) throw Error(ErrorCode::usage, "name at least one INPUT or a --manifest");
+  if (flags.inputs.empty() && flags.manifest.empty())
+    throw Error(ErrorCode::usage, "name at least one INPUT or a --manifest");
 
   RunOptions options;
   options.output_directory = flags.output;
@@ -157,19 +178,25 @@ int run(const Flags& flags) {
 
   Items items = collect_items(pipeline, flags.inputs, flags.manifest);
   for (const Notice& notice : items.notices.list()) spdlog::warn("{}", notice.message);
-  const std::vector<std::string> output_faults = check_outputs(pipeline, items, flags.output, flags.overwrite);
-  for (const std::string& fault : output_faults) spdlog::error("{}", fault);
-  if (!output_faults.empty()) return kUsage;
+  std::vector<std::string> output_faults = check_output_paths(pipeline, items, flags.output);
+  std::string report_name = "volpipe-report.json";
   if (!flags.shard.empty()) {
     const auto [index, count] = parse_shard(flags.shard);
     take_shard(items, index, count);
+    report_name = "volpipe-report." + std::to_string(index) + "-of-" + std::to_string(count) + ".json";
   }
+  if (!flags.overwrite)
+    for (std::string& fault : existing_outputs(pipeline, items, flags.output))
+      output_faults.push_back(std::move(fault));
+  for (const std::string& fault : output_faults) spdlog::error("{}", fault);
+  if (!output_faults.empty()) return kUsage;
   make_output_folder(flags.output);
   if (!options.device.fallback_reason.empty())
-    spdlog::log(flags.device == "auto" ? spdlog::level::info : spdlog::level::warn, "running on the CPU: {}", options.device.fallback_reason);
+    spdlog::log(flags.device == "auto" ? spdlog::level::info : spdlog::level::warn, "running on the CPU: {}",
+                options.device.fallback_reason);
 
   install_signal_handlers();
-  const std::string report_path = flags.report.empty() ? flags.output + "/volpipe-report.json" : flags.report;
+  const std::string report_path = flags.report.empty() ? flags.output + "/" + report_name : flags.report;
   const RunRecord record = run_items(pipeline, items, options, interrupted, Progress(flags));
   write_report(make_report(record, pipeline, command_line()), report_path);
   summarize(record, report_path);

@@ -11,7 +11,8 @@ std::map<std::string, Json> parse_settings(const std::vector<std::string>& setti
   std::map<std::string, Json> result;
   for (const std::string& setting : settings) {
     const std::size_t equals = setting.find('=');
-    if (equals == std::string::npos || equals == 0) throw Error(ErrorCode::usage, "--set '" + setting + "' must be NAME=VALUE");
+    if (equals == std::string::npos || equals == 0)
+      throw Error(ErrorCode::usage, "--set '" + setting + "' must be NAME=VALUE");
     const std::string value = setting.substr(equals + 1);
     Json parsed = Json::parse(value, nullptr, false);
     result[setting.substr(0, equals)] = parsed.is_discarded() ? Json(value) : std::move(parsed);

@@ -25,15 +25,16 @@ rm -rf "$bundle" "$bundle.tar.gz"
 mkdir -p "$bundle"/{bin,lib,licenses}
 
 programs=(volpipe)
-$tests && programs+=(volpipe_tests volpipe_gpu_tests volpipe_bench)
+$tests && programs+=(volpipe_tests volpipe_gpu_tests volpipe_stage_bench volpipe_separable_bench volpipe_pointwise_bench)
 for program in "${programs[@]}"; do
   [[ ! -x $build/bin/$program ]] || cp "$build/bin/$program" "$bundle/bin/"
 done
 cp "$build/lib/libvolpipe.so.0" "$build/lib/libvolpipe_io.so" "$bundle/lib/"
 cp -r "$root/configs" "$root/sample_data" "$root/LICENSE" "$bundle/"
 if $tests; then
-  mkdir "$bundle/tests"
+  mkdir -p "$bundle/tests/bench"
   cp -r "$root/tests/cli" "$bundle/tests/"
+  cp "$root/tests/bench/gpu.py" "$bundle/tests/bench/"
 fi
 
 # Of the system: the C library's own parts and the NVIDIA driver.
@@ -53,7 +54,7 @@ for file in "$bundle"/bin/*; do patchelf --force-rpath --set-rpath "\$ORIGIN/../
 for file in "$bundle"/lib/*; do patchelf --force-rpath --set-rpath "\$ORIGIN" "$file"; done
 
 inside=$(realpath "$bundle")/
-ldd "$bundle"/bin/* "$bundle"/lib/* | awk 'NF > 1 && !/^\// {print $1, $3}' | sort -u | while read -r file path; do
+ldd "$bundle"/bin/* "$bundle"/lib/* | awk '$2 == "=>" {print $1, $3}' | sort -u | while read -r file path; do
   [[ $file =~ $system || $(realpath -m "$path") == "$inside"* ]] || { echo "bundle: $file comes from outside: $path" >&2; exit 1; }
 done
 env -i "$bundle/bin/volpipe" info "$bundle/sample_data/torso_ct.nii.gz" >/dev/null

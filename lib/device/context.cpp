@@ -1,20 +1,23 @@
 #include "device/context.h"
 
+#include <oneapi/tbb/blocked_range.h>
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
 #include <sched.h>
 #include <unistd.h>
 
-#include <oneapi/tbb/blocked_range.h>
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/task_arena.h>
-
 #include <algorithm>
-#include <atomic>
+#include <bit>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <map>
+#include <mutex>
+#include <optional>
 
 #include "device/cuda_hooks.h"
 #include "volume/error.h"
@@ -22,12 +25,18 @@
 namespace volpipe {
 
 struct DeviceContext::Arena {
-  explicit Arena(int threads) : arena(threads) {}
+  explicit Arena(int threads) : arena(threads) {
+    if (threads > oneapi::tbb::this_task_arena::max_concurrency())
+      more_than_cores.emplace(oneapi::tbb::global_control::max_allowed_parallelism, std::size_t(threads));
+  }
+  std::optional<oneapi::tbb::global_control> more_than_cores;  // else TBB prints a warning and uses fewer
   oneapi::tbb::task_arena arena;
 };
 
 DeviceContext::DeviceContext(Device device, int threads)
-    : device_(device), threads_(threads > 0 ? threads : available_threads()), arena_(std::make_shared<Arena>(threads_)) {}
+    : device_(device),
+      threads_(threads > 0 ? threads : available_threads()),
+      arena_(std::make_shared<Arena>(threads_)) {}
 
 void DeviceContext::parallel(std::int64_t count, std::int64_t grain,
                              const std::function<void(std::int64_t, std::int64_t)>& body) const {
@@ -70,25 +79,69 @@ class HostTimePoint final : public TimePoint {
   std::chrono::steady_clock::time_point when = std::chrono::steady_clock::now();
 };
 
-/// Counts what a CPU context holds, so that its peak can be reported.
-class CountedHostMemory final : public MemorySource {
+/// The memory of a CPU context. Large blocks are kept when they are freed, because getting fresh pages takes as long as
+/// most stages do. Kept and used blocks together stay below the most that was used at one time.
+class HostPool final : public MemorySource {
  public:
+  ~HostPool() override { free_idle(0); }
+
   void* allocate(std::size_t bytes) {
-    void* data = allocate_host_memory(bytes);
-    const std::size_t now = in_use_ += bytes;
-    std::size_t peak = peak_;
-    while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
+    const std::lock_guard lock(mutex_);
+    void* data = take_idle(capacity_of(bytes));
+    if (!data) {
+      const std::size_t highest = std::max(peak_, in_use_ + bytes);
+      free_idle(highest - (in_use_ + bytes));
+      data = allocate_host_memory(capacity_of(bytes));
     }
+    in_use_ += bytes;
+    peak_ = std::max(peak_, in_use_);
     return data;
   }
+
   void release(void* data, std::size_t bytes) noexcept override {
-    std::free(data);
+    const std::lock_guard lock(mutex_);
     in_use_ -= bytes;
+    if (bytes < kLeastKept) return std::free(data);
+    idle_.emplace(capacity_of(bytes), data);
+    idle_bytes_ += capacity_of(bytes);
   }
-  std::size_t peak() const { return peak_; }
+
+  std::size_t peak() const {
+    const std::lock_guard lock(mutex_);
+    return peak_;
+  }
 
  private:
-  std::atomic<std::size_t> in_use_{0}, peak_{0};
+  static constexpr std::size_t kLeastKept = std::size_t(1) << 20;
+
+  /// Eight sizes from one power of two to the next, so that volumes of nearly one size share blocks.
+  static std::size_t capacity_of(std::size_t bytes) {
+    if (bytes < kLeastKept) return bytes;
+    const std::size_t step = std::bit_floor(bytes) / 8;
+    return (bytes + step - 1) / step * step;
+  }
+
+  void* take_idle(std::size_t capacity) {
+    const auto found = idle_.find(capacity);
+    if (found == idle_.end()) return nullptr;
+    void* data = found->second;
+    idle_.erase(found);
+    idle_bytes_ -= capacity;
+    return data;
+  }
+
+  void free_idle(std::size_t left) {
+    while (idle_bytes_ > left) {
+      const auto largest = std::prev(idle_.end());
+      idle_bytes_ -= largest->first;
+      std::free(largest->second);
+      idle_.erase(largest);
+    }
+  }
+
+  mutable std::mutex mutex_;
+  std::multimap<std::size_t, void*> idle_;  ///< by capacity
+  std::size_t idle_bytes_ = 0, in_use_ = 0, peak_ = 0;
 };
 
 class CpuContext final : public DeviceContext {
@@ -103,13 +156,14 @@ class CpuContext final : public DeviceContext {
   std::unique_ptr<TimePoint> record_time() override { return std::make_unique<HostTimePoint>(); }
   double elapsed_ms(const TimePoint& from, const TimePoint& to) override {
     return std::chrono::duration<double, std::milli>(static_cast<const HostTimePoint&>(to).when -
-                                                     static_cast<const HostTimePoint&>(from).when).count();
+                                                     static_cast<const HostTimePoint&>(from).when)
+        .count();
   }
   std::size_t free_memory() const override { return available_host_memory(); }
   std::size_t peak_memory() const override { return memory_->peak(); }
 
  private:
-  std::shared_ptr<CountedHostMemory> memory_ = std::make_shared<CountedHostMemory>();
+  std::shared_ptr<HostPool> memory_ = std::make_shared<HostPool>();
 };
 
 }  // namespace

@@ -58,7 +58,8 @@ class DeviceContext {
 
   /// Runs body(begin, end) over [0, count) in pieces of `grain`, in parallel on the host threads of this context, and
   /// waits. Pieces are the same for any number of threads, so per-piece results are deterministic.
-  void parallel(std::int64_t count, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& body) const;
+  void parallel(std::int64_t count, std::int64_t grain,
+                const std::function<void(std::int64_t, std::int64_t)>& body) const;
   int threads() const { return threads_; }
 
  protected:
@@ -77,9 +78,9 @@ struct DeviceInfo {
   Device device = Device::cpu();
   std::string name;
   std::size_t memory_bytes = 0;
-  std::string detail;    ///< compute capability or instruction set
+  std::string detail;  ///< compute capability or instruction set
   bool usable = true;
-  std::string reason;    ///< why it cannot be used
+  std::string reason;  ///< why it cannot be used
 };
 
 /// Host threads this process may use: CPU affinity, and SLURM_CPUS_PER_TASK where it is set.

@@ -29,8 +29,7 @@ void copy_to_host(DeviceContext& context, void* host, const void* device, std::s
 template <class T>
 class DeviceTable {
  public:
-  DeviceTable(DeviceContext& context, const T* host, std::size_t count)
-      : buffer_(context.allocate(count * sizeof(T))) {
+  DeviceTable(DeviceContext& context, const T* host, std::size_t count) : buffer_(context.allocate(count * sizeof(T))) {
     if (count) copy_to_device(context, buffer_.data(), host, count * sizeof(T));
   }
   DeviceTable(DeviceContext& context, const std::vector<T>& host) : DeviceTable(context, host.data(), host.size()) {}
@@ -52,7 +51,8 @@ void for_each(DeviceContext& context, std::int64_t count, Body body) {
   if (count <= 0) return;
   const cudaStream_t stream = stream_of(context);
   const int threads = 256;
-  const auto blocks = std::min<std::int64_t>(divide_up(count, threads), std::int64_t(multiprocessor_count(context)) * 32);
+  const auto blocks =
+      std::min<std::int64_t>(divide_up(count, threads), std::int64_t(multiprocessor_count(context)) * 32);
   for_each_kernel<<<unsigned(blocks), threads, 0, stream>>>(count, body);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
 }

@@ -9,7 +9,9 @@
 namespace volpipe {
 
 /// Four independent 32-bit words for a 128-bit counter under a 64-bit key.
-struct PhiloxWords { std::uint32_t word[4]; };
+struct PhiloxWords {
+  std::uint32_t word[4];
+};
 
 VOLPIPE_HD inline PhiloxWords philox4x32(PhiloxWords counter, std::uint64_t key) {
   std::uint32_t k0 = std::uint32_t(key), k1 = std::uint32_t(key >> 32);

@@ -38,7 +38,9 @@ class StatisticsPass {
   /// A mask has one component; statistics over several are merged, which percentiles cannot be.
   StatisticsResult answer_by_component(const StatisticsRequest& request, const ComponentRange& range) const {
     if (!request.percentiles.empty())
-      throw Error(ErrorCode::unsupported, "percentiles of several components together under a mask are not supported; say \"per\": \"component\"");
+      throw Error(
+          ErrorCode::unsupported,
+          "percentiles of several components together under a mask are not supported; say \"per\": \"component\"");
     StatisticsResult result;
     for (std::int64_t c = 0; c < range.count; ++c)
       result.moments = merge(result.moments, answer(request, {range.volume, range.first + c, 1}).moments);
@@ -47,15 +49,21 @@ class StatisticsPass {
 
   Selection selection(const Mask& mask, const SampledValues& values, const ComponentRange& range) const {
     switch (mask.kind) {
-      case Mask::Kind::all: return {};
-      case Mask::Kind::nonzero: return {Selection::Kind::nonzero};
-      case Mask::Kind::above: return {Selection::Kind::above, mask.threshold};
-      case Mask::Kind::foreground: return {Selection::Kind::above, otsu_threshold(context_, values)};
-      case Mask::Kind::image: break;
+      case Mask::Kind::all:
+        return {};
+      case Mask::Kind::nonzero:
+        return {Selection::Kind::nonzero};
+      case Mask::Kind::above:
+        return {Selection::Kind::above, mask.threshold};
+      case Mask::Kind::foreground:
+        return {Selection::Kind::above, otsu_threshold(context_, values)};
+      case Mask::Kind::image:
+        break;
     }
     const Volume& volume = images_.at(mask.image);
     if (volume.info().components != 1 && volume.info().components != range.volume.info().components)
-      throw Error(ErrorCode::input, "the mask '" + mask.image + "' has " + std::to_string(volume.info().components) + " components; expected 1, or as many as the image");
+      throw Error(ErrorCode::input, "the mask '" + mask.image + "' has " + std::to_string(volume.info().components) +
+                                        " components; expected 1, or as many as the image");
     const std::int64_t component = volume.info().components == 1 ? 0 : range.first;
     return {Selection::Kind::mask, 0, {volume.component(component), volume.dtype()}};
   }
@@ -66,15 +74,17 @@ class StatisticsPass {
   const Program& program_;
 };
 
-ConversionCounts run_pointwise_range(DeviceContext& context, const Pipeline& pipeline, const Group& group, const Images& images,
-                                     const ComponentRange& range, void* result, Notices& notices) {
+ConversionCounts run_pointwise_range(DeviceContext& context, const Pipeline& pipeline, const Group& group,
+                                     const Images& images, const ComponentRange& range, void* result,
+                                     Notices& notices) {
   Program program;
   VolumeInfo info = group.input;
   for (std::size_t i = 0; i < group.pointwise.size(); ++i)
     with_stage(pipeline.stages[group.stages[i]].label, [&] {
       const PointwiseStage& stage = *group.pointwise[i];
       const auto request = stage.request();
-      const StatisticsResult statistics = request ? StatisticsPass(context, group, images, program).answer(*request, range) : StatisticsResult{};
+      const StatisticsResult statistics =
+          request ? StatisticsPass(context, group, images, program).answer(*request, range) : StatisticsResult{};
       stage.append(program, info, statistics, notices);
       info = stage.output(info);
     });
@@ -85,11 +95,15 @@ ConversionCounts run_pointwise_range(DeviceContext& context, const Pipeline& pip
 void add_notices(const ConversionCounts& counts, const Group& group, Notices& notices) {
   const std::string type(to_string(group.output.dtype));
   if (counts.saturated)
-    notices.add("saturated", std::to_string(counts.saturated) + " voxels of '" + group.image + "' met the limits of an integer type (output " + type + ")");
-  if (counts.nan) notices.add("nan_to_integer", std::to_string(counts.nan) + " NaN voxels of '" + group.image + "' became 0 as integers (output " + type + ")");
+    notices.add("saturated", std::to_string(counts.saturated) + " voxels of '" + group.image +
+                                 "' met the limits of an integer type (output " + type + ")");
+  if (counts.nan)
+    notices.add("nan_to_integer", std::to_string(counts.nan) + " NaN voxels of '" + group.image +
+                                      "' became 0 as integers (output " + type + ")");
 }
 
-GroupResult run_pointwise(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images, Notices& notices) {
+GroupResult run_pointwise(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images,
+                          Notices& notices) {
   Volume& input = images.at(group.image);
   Volume output(group.output, context.allocate(group.output.bytes()));
   bool per_component = false;
@@ -98,7 +112,8 @@ GroupResult run_pointwise(DeviceContext& context, const Pipeline& pipeline, cons
   const std::int64_t components = group.input.components, step = per_component ? 1 : components;
   ConversionCounts counts;
   for (std::int64_t first = 0; first < components; first += step) {
-    const ConversionCounts part = run_pointwise_range(context, pipeline, group, images, {input, first, step}, output.component(first), notices);
+    const ConversionCounts part =
+        run_pointwise_range(context, pipeline, group, images, {input, first, step}, output.component(first), notices);
     counts.saturated += part.saturated;
     counts.nan += part.nan;
   }
@@ -118,7 +133,8 @@ double fill_value(DeviceContext& context, const Group& group, const Volume& inpu
 
 }  // namespace
 
-GroupResult run_group(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images, Notices& notices) {
+GroupResult run_group(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images,
+                      Notices& notices) {
   if (group.kind == GroupKind::pointwise) return run_pointwise(context, pipeline, group, images, notices);
   return with_stage(pipeline.stages[group.stages.front()].label, [&] {
     Volume& input = images.at(group.image);

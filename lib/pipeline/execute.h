@@ -17,6 +17,7 @@ struct GroupResult {
 };
 
 /// Runs one group: replaces images.at(group.image). Throws Error with the stage's label.
-GroupResult run_group(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images, Notices& notices);
+GroupResult run_group(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images,
+                      Notices& notices);
 
 }  // namespace volpipe

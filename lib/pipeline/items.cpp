@@ -15,7 +15,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string joined(const std::string& directory, const std::string& name) { return directory.empty() ? name : directory + "/" + name; }
+std::string joined(const std::string& directory, const std::string& name) {
+  return directory.empty() ? name : directory + "/" + name;
+}
 
 std::vector<std::string> path_lines(std::istream& stream) {
   std::vector<std::string> paths;
@@ -55,7 +57,8 @@ void report_missing(const Pipeline& pipeline, Items& result) {
     for (const InputSpec& input : pipeline.inputs)
       if (!input.optional && !item.images.contains(input.name)) {
         result.faults.push_back({item.id, item.images.begin()->second.path,
-                                 "image '" + input.name + "' is missing: no file '" + item.stem + input.suffix + ".*' was found beside it"});
+                                 "image '" + input.name + "' is missing: no file '" + item.stem + input.suffix +
+                                     ".*' was found beside it"});
         return true;
       }
     return false;
@@ -79,10 +82,14 @@ void group_by_suffix(const Pipeline& pipeline, std::vector<io::Source> sources, 
     item.stem = stem;
     const auto [place, added] = item.images.emplace(input->name, source);
     if (!added && place->second.path != source.path)
-      result.faults.push_back({id, source.path, "two files give image '" + input->name + "' of one item: also '" + place->second.path + "'"});
+      result.faults.push_back(
+          {id, source.path,
+           "two files give image '" + input->name + "' of one item: also '" + place->second.path + "'"});
   }
   for (auto& [id, item] : by_id) result.items.push_back(std::move(item));
-  if (foreign) result.notices.add("no_suffix", std::to_string(foreign) + " files fit no suffix of the spec's inputs and were passed over");
+  if (foreign)
+    result.notices.add("no_suffix",
+                       std::to_string(foreign) + " files fit no suffix of the spec's inputs and were passed over");
   report_missing(pipeline, result);
 }
 
@@ -114,22 +121,29 @@ std::vector<Row> manifest_rows(const std::string& path) {
   std::vector<Row> rows;
   if (path.ends_with(".json")) {
     const Json list = Json::parse(file, nullptr, false, true);
-    if (!list.is_array()) throw Error(ErrorCode::usage, "the manifest '" + path + "' must be a JSON list of objects {\"image\": \"path\"}");
+    if (!list.is_array())
+      throw Error(ErrorCode::usage, "the manifest '" + path + "' must be a JSON list of objects {\"image\": \"path\"}");
     for (const Json& entry : list) {
       Row row;
-      if (!entry.is_object()) throw Error(ErrorCode::usage, "the manifest '" + path + "' must be a JSON list of objects {\"image\": \"path\"}");
-      for (const auto& [key, value] : entry.items()) row[key] = value.is_string() ? value.get<std::string>() : value.dump();
+      if (!entry.is_object())
+        throw Error(ErrorCode::usage,
+                    "the manifest '" + path + "' must be a JSON list of objects {\"image\": \"path\"}");
+      for (const auto& [key, value] : entry.items())
+        row[key] = value.is_string() ? value.get<std::string>() : value.dump();
       rows.push_back(std::move(row));
     }
     return rows;
   }
   const std::vector<std::string> lines = path_lines(file);
-  if (lines.empty()) throw Error(ErrorCode::usage, "the manifest '" + path + "' is empty: its first row names the columns");
+  if (lines.empty())
+    throw Error(ErrorCode::usage, "the manifest '" + path + "' is empty: its first row names the columns");
   const std::vector<std::string> header = split_csv(lines[0]);
   for (std::size_t i = 1; i < lines.size(); ++i) {
     const std::vector<std::string> cells = split_csv(lines[i]);
     if (cells.size() != header.size())
-      throw Error(ErrorCode::usage, path + ":" + std::to_string(i + 1) + ": the row has " + std::to_string(cells.size()) + " cells, the header " + std::to_string(header.size()));
+      throw Error(ErrorCode::usage, path + ":" + std::to_string(i + 1) + ": the row has " +
+                                        std::to_string(cells.size()) + " cells, the header " +
+                                        std::to_string(header.size()));
     Row row;
     for (std::size_t j = 0; j < header.size(); ++j) row[header[j]] = cells[j];
     rows.push_back(std::move(row));
@@ -142,12 +156,15 @@ void items_of_manifest(const Pipeline& pipeline, const std::string& manifest, It
     Item item;
     for (const auto& [column, value] : row) {
       if (column == "id") item.stem = value;
-      else if (!pipeline.find_input(column)) throw Error(ErrorCode::usage, "the manifest '" + manifest + "' has a column '" + column + "' that is no image of the spec");
+      else if (!pipeline.find_input(column))
+        throw Error(ErrorCode::usage,
+                    "the manifest '" + manifest + "' has a column '" + column + "' that is no image of the spec");
     }
     for (const InputSpec& input : pipeline.inputs) {
       const auto cell = row.find(input.name);
       if (cell == row.end() || cell->second.empty()) {
-        if (!input.optional) throw Error(ErrorCode::usage, "the manifest '" + manifest + "' has a row without image '" + input.name + "'");
+        if (!input.optional)
+          throw Error(ErrorCode::usage, "the manifest '" + manifest + "' has a row without image '" + input.name + "'");
         continue;
       }
       const std::string path = (fs::path(manifest).parent_path() / cell->second).string();
@@ -160,7 +177,9 @@ void items_of_manifest(const Pipeline& pipeline, const std::string& manifest, It
       }
       for (auto& fault : found.faults) result.faults.push_back({fault.path, fault.path, fault.message});
       if (found.sources.size() != 1) {
-        if (found.faults.empty()) result.faults.push_back({cell->second, path, "is not one volume but " + std::to_string(found.sources.size())});
+        if (found.faults.empty())
+          result.faults.push_back(
+              {cell->second, path, "is not one volume but " + std::to_string(found.sources.size())});
         continue;
       }
       if (item.stem.empty()) item.stem = found.sources[0].stem;
@@ -172,7 +191,20 @@ void items_of_manifest(const Pipeline& pipeline, const std::string& manifest, It
   report_missing(pipeline, result);
 }
 
-void check_unique(Items& result) {
+std::string canonical(const std::string& path) {
+  std::error_code ignored;
+  return fs::weakly_canonical(path, ignored).string();
+}
+
+/// visit(item, path) for every output the items have an image for.
+template <class Visit>
+void for_each_output(const Pipeline& pipeline, const Items& items, const std::string& output_directory, Visit&& visit) {
+  for (const Item& item : items.items)
+    for (const OutputSpec& output : pipeline.outputs)
+      if (item.images.contains(output.image)) visit(item, output_path(output, item, output_directory));
+}
+
+void number_equal_ids(Items& result) {
   std::sort(result.items.begin(), result.items.end(), [](const Item& a, const Item& b) { return a.id < b.id; });
   // Files that differ only in extension, or come from different roots, keep their own ids: the later gain a number.
   std::set<std::string> seen;
@@ -195,29 +227,34 @@ Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& in
         return io::find_sources(input);
       } catch (const Error& error) {
         const std::string reason = error.what();
-        throw Error(ErrorCode::usage, reason.find(input) == std::string::npos ? "input '" + input + "': " + reason : reason);
+        throw Error(ErrorCode::usage,
+                    reason.find(input) == std::string::npos ? "input '" + input + "': " + reason : reason);
       }
     }();
     for (io::Source& source : found.sources)
-      if (seen.insert(source.path + '\n' + source.series_uid + '\n' + source.stem).second) sources.push_back(std::move(source));
+      if (seen.insert(source.path + '\n' + source.series_uid + '\n' + source.stem).second)
+        sources.push_back(std::move(source));
     for (auto& fault : found.faults) result.faults.push_back({fault.path, fault.path, fault.message});
     for (const Notice& notice : found.notices.list()) result.notices.add(notice.code, notice.message);
   }
   if (pipeline.has_input_rules) group_by_suffix(pipeline, std::move(sources), result);
   else one_item_each(pipeline, std::move(sources), result);
   if (!manifest.empty()) items_of_manifest(pipeline, manifest, result);
-  check_unique(result);
+  number_equal_ids(result);
   if (result.items.empty() && result.faults.empty())
-    throw Error(ErrorCode::usage, "no volume was found in the inputs (known: .nii .nii.gz .hdr/.img .nrrd .nhdr .mha .mhd and DICOM)");
+    throw Error(ErrorCode::usage,
+                "no volume was found in the inputs (known: .nii .nii.gz .hdr/.img .nrrd .nhdr .mha .mhd and DICOM)");
   return result;
 }
 
 void take_shard(Items& items, int index, int count) {
   std::vector<Item> mine;
-  for (std::size_t i = std::size_t(index - 1); i < items.items.size(); i += std::size_t(count)) mine.push_back(std::move(items.items[i]));
+  for (std::size_t i = std::size_t(index - 1); i < items.items.size(); i += std::size_t(count))
+    mine.push_back(std::move(items.items[i]));
   items.items = std::move(mine);
   std::vector<ItemFault> faults;
-  for (std::size_t i = std::size_t(index - 1); i < items.faults.size(); i += std::size_t(count)) faults.push_back(std::move(items.faults[i]));
+  for (std::size_t i = std::size_t(index - 1); i < items.faults.size(); i += std::size_t(count))
+    faults.push_back(std::move(items.faults[i]));
   items.faults = std::move(faults);
 }
 
@@ -226,36 +263,43 @@ std::string output_path(const OutputSpec& output, const Item& item, const std::s
       {"{dir}", item.directory}, {"{stem}", item.stem}, {"{name}", output.image}, {"{id}", item.id}, {"{repeat}", "0"}};
   std::string path = output.path;
   for (const auto& [field, value] : fields)
-    for (std::size_t at = path.find(field); at != std::string::npos; at = path.find(field, at + value.size())) path.replace(at, field.size(), value);
+    for (std::size_t at = path.find(field); at != std::string::npos; at = path.find(field, at + value.size()))
+      path.replace(at, field.size(), value);
   while (path.starts_with("/")) path.erase(0, 1);
   const fs::path normal = fs::path(path).lexically_normal();
-  if (normal.empty() || *normal.begin() == "..") throw Error(ErrorCode::usage, "the output path '" + path + "' of item '" + item.id + "' leaves the output folder");
+  if (normal.empty() || *normal.begin() == "..")
+    throw Error(ErrorCode::usage, "the output path '" + path + "' of item '" + item.id + "' leaves the output folder");
   return (fs::path(output_directory) / normal).string();
 }
 
-std::vector<std::string> check_outputs(const Pipeline& pipeline, const Items& items, const std::string& output_directory, bool overwrite) {
+std::vector<std::string> check_output_paths(const Pipeline& pipeline, const Items& items,
+                                            const std::string& output_directory) {
   std::set<std::string> inputs;
   for (const Item& item : items.items)
     for (const auto& [name, source] : item.images) {
-      inputs.insert(fs::weakly_canonical(source.path).string());
-      for (const std::string& file : source.files) inputs.insert(fs::weakly_canonical(file).string());
+      inputs.insert(canonical(source.path));
+      for (const std::string& file : source.files) inputs.insert(canonical(file));
     }
   std::vector<std::string> faults;
   std::map<std::string, std::string> owner;
-  for (const Item& item : items.items)
-    for (const OutputSpec& output : pipeline.outputs) {
-      if (!item.images.contains(output.image)) continue;
-      const std::string path = output_path(output, item, output_directory);
-      std::error_code ignored;
-      const std::string canonical = fs::weakly_canonical(path, ignored).string();
-      const auto [place, added] = owner.emplace(canonical, item.id);
-      if (!added)
-        faults.push_back(path + ": items '" + place->second + "' and '" + item.id + "' would both write it; put {dir}, {stem} or {id} into the output path");
-      else if (inputs.contains(canonical))
-        faults.push_back(path + ": is also an input; choose another output folder");
-      else if (!overwrite && fs::exists(path, ignored))
-        faults.push_back(path + ": exists already; use --overwrite to replace it or another output folder");
-    }
+  for_each_output(pipeline, items, output_directory, [&](const Item& item, const std::string& path) {
+    const auto [place, added] = owner.emplace(canonical(path), item.id);
+    if (!added)
+      faults.push_back(path + ": items '" + place->second + "' and '" + item.id +
+                       "' would both write it; put {dir}, {stem} or {id} into the output path");
+    else if (inputs.contains(place->first)) faults.push_back(path + ": is also an input; choose another output folder");
+  });
+  return faults;
+}
+
+std::vector<std::string> existing_outputs(const Pipeline& pipeline, const Items& items,
+                                          const std::string& output_directory) {
+  std::vector<std::string> faults;
+  for_each_output(pipeline, items, output_directory, [&](const Item&, const std::string& path) {
+    std::error_code ignored;
+    if (fs::exists(path, ignored))
+      faults.push_back(path + ": exists already; use --overwrite to replace it or another output folder");
+  });
   return faults;
 }
 

@@ -31,8 +31,8 @@ struct Items {
   Notices notices;
 };
 
-/// `inputs`: files, folders, @LIST (one path a line), "-" (paths on standard input). `manifest`: a JSON list of objects or
-/// a CSV with a header row, one item a row, columns named after images (and optionally "id"); relative paths are
+/// `inputs`: files, folders, @LIST (one path a line), "-" (paths on standard input). `manifest`: a JSON list of objects
+/// or a CSV with a header row, one item a row, columns named after images (and optionally "id"); relative paths are
 /// relative to the manifest. Throws Error(usage) when an input does not exist or nothing was found.
 Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& inputs, const std::string& manifest);
 
@@ -42,8 +42,13 @@ void take_shard(Items& items, int index, int count);
 /// Path of an output below `output_directory`. Throws Error(usage) when it would leave it.
 std::string output_path(const OutputSpec& output, const Item& item, const std::string& output_directory);
 
-/// Every output that the items have an image for, checked before any work: two items with one path, a path that is also
-/// an input, a file that exists (unless `overwrite`). All faults, one line each.
-std::vector<std::string> check_outputs(const Pipeline& pipeline, const Items& items, const std::string& output_directory, bool overwrite);
+/// Outputs that must not be, found before any work: two items with one path, a path that is also an input. One line
+/// each.
+std::vector<std::string> check_output_paths(const Pipeline& pipeline, const Items& items,
+                                            const std::string& output_directory);
+
+/// Outputs that are there already, one line each.
+std::vector<std::string> existing_outputs(const Pipeline& pipeline, const Items& items,
+                                          const std::string& output_directory);
 
 }  // namespace volpipe

@@ -15,7 +15,6 @@ namespace volpipe {
 
 namespace {
 
-constexpr int kSpecVersion = 1;
 const std::vector<std::string> kTopKeys{"volpipe", "variables", "inputs", "stages", "outputs", "fuse", "description"};
 const std::vector<std::string> kCommonStageKeys{"op", "on", "probability", "name", "precision"};
 const std::vector<std::string> kPathFields{"dir", "stem", "name", "id", "repeat"};
@@ -62,7 +61,8 @@ class SpecReader {
       if (std::find(known.begin(), known.end(), entry.key()) == known.end())
         faults_.add(pointer + "/" + pointer_token(entry.key()),
                     "there is no '" + entry.key() + "' here" +
-                        (did_you_mean(entry.key(), known).empty() ? ": known are " + quoted_list(known) : did_you_mean(entry.key(), known)));
+                        (did_you_mean(entry.key(), known).empty() ? ": known are " + quoted_list(known)
+                                                                  : did_you_mean(entry.key(), known)));
   }
 
   /// The text at object[key] or `fallback`; another type is a fault.
@@ -85,7 +85,9 @@ class SpecReader {
   void read_version() {
     const auto version = spec_.find("volpipe");
     if (version == spec_.end()) faults_.add("", "\"volpipe\": 1 is missing (the version of the spec's format)");
-    else if (*version != kSpecVersion) faults_.add("/volpipe", "this volpipe reads spec version 1, got " + version->dump());
+    else if (*version != kSpecVersion)
+      faults_.add("/volpipe",
+                  "this volpipe reads spec version " + std::to_string(kSpecVersion) + ", got " + version->dump());
   }
 
   void read_inputs() {
@@ -104,7 +106,8 @@ class SpecReader {
     for (const auto& [name, entry] : inputs->items()) {
       const std::string pointer = "/inputs/" + pointer_token(name);
       InputSpec input{name, "", ImageKind::image, false};
-      if (!std::regex_match(name, valid_name)) faults_.add(pointer, "'" + name + "' cannot be an image's name: use letters, digits and _");
+      if (!std::regex_match(name, valid_name))
+        faults_.add(pointer, "'" + name + "' cannot be an image's name: use letters, digits and _");
       if (!entry.is_object()) {
         faults_.add(pointer, "must be an object with 'suffix', 'kind', 'optional', got " + entry.dump());
       } else {
@@ -113,17 +116,20 @@ class SpecReader {
         input.optional = flag(entry, "optional", pointer);
         const std::string kind = text(entry, "kind", pointer, "image");
         if (kind == "label") input.kind = ImageKind::label;
-        else if (kind != "image") faults_.add(pointer + "/kind", "'kind' must be 'image' or 'label', got '" + kind + "'");
+        else if (kind != "image")
+          faults_.add(pointer + "/kind", "'kind' must be 'image' or 'label', got '" + kind + "'");
       }
       for (const InputSpec& other : pipeline_.inputs)
-        if (other.suffix == input.suffix) faults_.add(pointer, "has the same suffix as '" + other.name + "', so their files cannot be told apart");
+        if (other.suffix == input.suffix)
+          faults_.add(pointer, "has the same suffix as '" + other.name + "', so their files cannot be told apart");
       pipeline_.inputs.push_back(std::move(input));
     }
   }
 
   bool known_image(const std::string& name, const std::string& pointer) {
     if (pipeline_.find_input(name)) return true;
-    faults_.add(pointer, "there is no image '" + name + "'" + did_you_mean(name, image_names()) + "; the item has " + quoted_list(image_names()));
+    faults_.add(pointer, "there is no image '" + name + "'" + did_you_mean(name, image_names()) + "; the item has " +
+                             quoted_list(image_names()));
     return false;
   }
 
@@ -136,7 +142,8 @@ class SpecReader {
   void read_stages() {
     const auto stages = spec_.find("stages");
     if (stages == spec_.end() || !stages->is_array()) {
-      faults_.add(stages == spec_.end() ? "" : "/stages", "'stages' must be a list of stages, such as [{\"op\": \"reorient\", \"axes\": \"RAS\"}]");
+      faults_.add(stages == spec_.end() ? "" : "/stages",
+                  "'stages' must be a list of stages, such as [{\"op\": \"reorient\", \"axes\": \"RAS\"}]");
       return;
     }
     for (std::size_t i = 0; i < stages->size(); ++i) read_stage((*stages)[i], "/stages/" + std::to_string(i));
@@ -152,7 +159,8 @@ class SpecReader {
     if (!stage.definition) {
       std::vector<std::string> ops;
       for (const StageDefinition& definition : volpipe::stages()) ops.push_back(definition.op);
-      faults_.add(pointer + "/op", "there is no stage '" + op + "'" + did_you_mean(op, ops) + "; 'volpipe stages' lists them");
+      faults_.add(pointer + "/op",
+                  "there is no stage '" + op + "'" + did_you_mean(op, ops) + "; 'volpipe stages' lists them");
       return;
     }
     read_common_keys(entry, pointer, stage);
@@ -169,13 +177,15 @@ class SpecReader {
     if (const auto on = entry.find("on"); on != entry.end()) {
       const Json list = on->is_array() ? *on : Json::array({*on});
       for (const Json& name : list) {
-        if (!name.is_string()) faults_.add(pointer + "/on", "'on' must be an image's name or a list of them, got " + on->dump());
+        if (!name.is_string())
+          faults_.add(pointer + "/on", "'on' must be an image's name or a list of them, got " + on->dump());
         else if (known_image(name.get<std::string>(), pointer + "/on")) stage.on.push_back(name.get<std::string>());
       }
     }
     if (const auto probability = entry.find("probability"); probability != entry.end()) {
       const bool valid = probability->is_number() && *probability >= 0 && *probability <= 1;
-      if (!valid && !is_distribution(*probability)) faults_.add(pointer + "/probability", "'probability' must be a number from 0 to 1, got " + probability->dump());
+      if (!valid && !is_distribution(*probability))
+        faults_.add(pointer + "/probability", "'probability' must be a number from 0 to 1, got " + probability->dump());
       stage.probability = *probability;
     }
     const std::string precision = text(entry, "precision", pointer, "single");
@@ -200,11 +210,16 @@ class SpecReader {
     const auto outputs = spec_.find("outputs");
     if (outputs == spec_.end()) {
       for (const InputSpec& input : pipeline_.inputs)
-        pipeline_.outputs.push_back({input.name, pipeline_.inputs.size() == 1 ? "{dir}/{stem}.nii.gz" : "{dir}/{stem}" + input.suffix + ".nii.gz", {}});
+        pipeline_.outputs.push_back(
+            {input.name,
+             pipeline_.inputs.size() == 1 ? "{dir}/{stem}.nii.gz" : "{dir}/{stem}" + input.suffix + ".nii.gz",
+             {}});
       return;
     }
     if (!outputs->is_object() || outputs->empty()) {
-      faults_.add("/outputs", "'outputs' must be an object with one entry an image: {\"image\": {\"path\": \"{dir}/{stem}.nii.gz\"}}");
+      faults_.add(
+          "/outputs",
+          "'outputs' must be an object with one entry an image: {\"image\": {\"path\": \"{dir}/{stem}.nii.gz\"}}");
       return;
     }
     for (const auto& [name, entry] : outputs->items()) read_output(name, entry, "/outputs/" + pointer_token(name));
@@ -217,12 +232,15 @@ class SpecReader {
       return;
     }
     check_keys(entry, {"path", "dtype"}, pointer);
-    OutputSpec output{name, text(entry, "path", pointer, "{dir}/{stem}" + pipeline_.find_input(name)->suffix + ".nii.gz"), {}};
+    OutputSpec output{
+        name, text(entry, "path", pointer, "{dir}/{stem}" + pipeline_.find_input(name)->suffix + ".nii.gz"), {}};
     check_path(output.path, pointer + "/path");
     if (const std::string dtype = text(entry, "dtype", pointer); !dtype.empty()) {
       output.dtype = parse_data_type(dtype);
       const std::vector<std::string> names{"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"};
-      if (!output.dtype) faults_.add(pointer + "/dtype", "'dtype' must be one of " + quoted_list(names) + did_you_mean(dtype, names) + ", got '" + dtype + "'");
+      if (!output.dtype)
+        faults_.add(pointer + "/dtype", "'dtype' must be one of " + quoted_list(names) + did_you_mean(dtype, names) +
+                                            ", got '" + dtype + "'");
     }
     pipeline_.outputs.push_back(std::move(output));
   }
@@ -230,14 +248,15 @@ class SpecReader {
   void check_path(const std::string& path, const std::string& pointer) {
     static const std::regex field(R"(\{([^}]*)\})");
     for (std::sregex_iterator match(path.begin(), path.end(), field), last; match != last; ++match)
-      if (const std::string name = (*match)[1]; std::find(kPathFields.begin(), kPathFields.end(), name) == kPathFields.end())
-        faults_.add(pointer, "there is no field {" + name + "}" + did_you_mean(name, kPathFields) + "; fields are {dir} {stem} {name} {id} {repeat}");
-    if (path.starts_with("/")) faults_.add(pointer, "an output path is relative to the output folder and cannot start with '/'");
+      if (const std::string name = (*match)[1];
+          std::find(kPathFields.begin(), kPathFields.end(), name) == kPathFields.end())
+        faults_.add(pointer, "there is no field {" + name + "}" + did_you_mean(name, kPathFields) +
+                                 "; fields are {dir} {stem} {name} {id} {repeat}");
+    if (path.starts_with("/"))
+      faults_.add(pointer, "an output path is relative to the output folder and cannot start with '/'");
     try {
       io::check_output_format(path);
-    } catch (const Error& error) {
-      faults_.add(pointer, error.what());
-    }
+    } catch (const Error& error) { faults_.add(pointer, error.what()); }
   }
 
   const Json& spec_;
@@ -255,12 +274,14 @@ Json replace_variables(const Json& spec, const std::map<std::string, Json>& sett
   std::vector<std::string> names;
   for (const auto& entry : variables.items()) names.push_back(entry.key());
   for (const auto& [name, value] : settings) {
-    if (!variables.contains(name)) faults.add("/variables", "--set " + name + ": the spec has no variable of that name" + did_you_mean(name, names));
+    if (!variables.contains(name))
+      faults.add("/variables", "--set " + name + ": the spec has no variable of that name" + did_you_mean(name, names));
     variables[name] = value;
   }
   Json result = Json::object();
   for (const auto& [key, value] : spec.items())
-    result[key] = key == "variables" ? variables : substitute_variables(value, variables, "/" + pointer_token(key), faults);
+    result[key] =
+        key == "variables" ? variables : substitute_variables(value, variables, "/" + pointer_token(key), faults);
   return result;
 }
 
@@ -273,18 +294,21 @@ const InputSpec* Pipeline::find_input(const std::string& name) const {
 }
 
 SpecError::SpecError(const std::string& origin, std::vector<Fault> faults)
-    : Error(ErrorCode::usage, origin + " has " + std::to_string(faults.size()) + (faults.size() == 1 ? " fault" : " faults")),
+    : Error(ErrorCode::usage,
+            origin + " has " + std::to_string(faults.size()) + (faults.size() == 1 ? " fault" : " faults")),
       origin_(origin),
       faults_(std::move(faults)) {}
 
 std::vector<std::string> SpecError::lines() const {
   std::vector<std::string> lines;
   for (const Fault& fault : faults_)
-    lines.push_back(origin_ + ":" + std::to_string(fault.line) + ": " + (fault.pointer.empty() ? "" : fault.pointer + ": ") + fault.message);
+    lines.push_back(origin_ + ":" + std::to_string(fault.line) + ": " +
+                    (fault.pointer.empty() ? "" : fault.pointer + ": ") + fault.message);
   return lines;
 }
 
-Pipeline parse_pipeline(const std::string& text, const std::string& origin, const std::map<std::string, Json>& settings) {
+Pipeline parse_pipeline(const std::string& text, const std::string& origin,
+                        const std::map<std::string, Json>& settings) {
   Faults faults;
   const JsonText parsed = parse_json_text(text, faults);
   Pipeline pipeline;
@@ -296,7 +320,8 @@ Pipeline parse_pipeline(const std::string& text, const std::string& origin, cons
   if (!faults.empty()) {
     for (Fault& fault : faults.list())
       if (fault.line == 0) fault.line = parsed.line_of(fault.pointer);
-    std::stable_sort(faults.list().begin(), faults.list().end(), [](const Fault& a, const Fault& b) { return a.line < b.line; });
+    std::stable_sort(faults.list().begin(), faults.list().end(),
+                     [](const Fault& a, const Fault& b) { return a.line < b.line; });
     throw SpecError(origin, std::move(faults.list()));
   }
   pipeline.origin = origin;
@@ -308,7 +333,8 @@ Pipeline load_pipeline(const std::string& path, const std::map<std::string, Json
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!file || !(text << file.rdbuf()))
-    throw Error(ErrorCode::usage, "cannot read the spec '" + path + "': check that the file exists, is not empty and can be read");
+    throw Error(ErrorCode::usage,
+                "cannot read the spec '" + path + "': check that the file exists, is not empty and can be read");
   return parse_pipeline(text.str(), path, settings);
 }
 
@@ -321,48 +347,6 @@ std::vector<std::string> images_of(const Pipeline& pipeline, const StageEntry& e
     if (targets == StageTargets::all || (targets == StageTargets::labels) == label) names.push_back(input.name);
   }
   return names;
-}
-
-Json spec_schema() {
-  Json stage_schemas = Json::array();
-  for (const StageDefinition& definition : stages()) {
-    Json properties = {{"op", {{"const", definition.op}}}};
-    Json required = Json::array({"op"});
-    for (const ParameterInfo& info : definition.parameters) {
-      Json value = info.schema;
-      if (value.contains("type") && (value["type"] == "number" || value["type"] == "integer"))
-        value = {{"anyOf", {info.schema, {{"$ref", "#/$defs/distribution"}}}}};
-      value["description"] = info.help + (info.limits.unit.empty() ? "" : " [" + info.limits.unit + "]");
-      if (!info.default_value.is_null()) value["default"] = info.default_value;
-      properties[info.name] = value;
-      if (info.limits.required) required.push_back(info.name);
-    }
-    for (const char* key : {"on", "probability", "name", "precision"}) properties[key] = {{"$ref", std::string("#/$defs/") + key}};
-    stage_schemas.push_back({{"title", definition.op}, {"description", definition.summary}, {"type", "object"},
-                             {"properties", properties}, {"required", required}, {"additionalProperties", false}});
-  }
-  const Json pair = {{"type", "array"}, {"items", {{"type", "number"}}}, {"minItems", 2}, {"maxItems", 2}};
-  const Json name = {{"type", "string"}};
-  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", "volpipe pipeline"}, {"type", "object"}};
-  schema["required"] = {"volpipe", "stages"};
-  schema["additionalProperties"] = false;
-  schema["properties"] = {
-      {"volpipe", {{"const", kSpecVersion}}},
-      {"description", name},
-      {"variables", {{"type", "object"}}},
-      {"inputs", {{"type", "object"}, {"additionalProperties", {{"type", "object"}, {"additionalProperties", false}, {"properties", {{"suffix", name}, {"kind", {{"enum", {"image", "label"}}}}, {"optional", {{"type", "boolean"}}}}}}}}},
-      {"stages", {{"type", "array"}, {"items", {{"oneOf", stage_schemas}}}}},
-      {"outputs", {{"type", "object"}, {"additionalProperties", {{"type", "object"}, {"additionalProperties", false}, {"properties", {{"path", name}, {"dtype", {{"enum", {"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"}}}}}}}}}},
-      {"fuse", {{"enum", {"auto", "none"}}}}};
-  schema["$defs"] = {
-      {"on", {{"anyOf", {name, {{"type", "array"}, {"items", name}}}}}},
-      {"name", name},
-      {"precision", {{"enum", {"single", "double"}}}},
-      {"probability", {{"anyOf", {{{"type", "number"}, {"minimum", 0}, {"maximum", 1}}, {{"$ref", "#/$defs/distribution"}}}}}},
-      {"distribution", {{"oneOf", {{{"type", "object"}, {"properties", {{"uniform", pair}}}, {"required", {"uniform"}}, {"additionalProperties", false}},
-                                   {{"type", "object"}, {"properties", {{"normal", pair}}}, {"required", {"normal"}}, {"additionalProperties", false}},
-                                   {{"type", "object"}, {"properties", {{"choice", {{"type", "array"}, {"minItems", 1}}}}}, {"required", {"choice"}}, {"additionalProperties", false}}}}}}};
-  return schema;
 }
 
 }  // namespace volpipe

@@ -14,6 +14,8 @@
 
 namespace volpipe {
 
+inline constexpr int kSpecVersion = 1;
+
 /// One named image of an item and how its files are recognised.
 struct InputSpec {
   std::string name = "image";
@@ -46,10 +48,10 @@ struct Pipeline {
   std::vector<StageEntry> stages;
   std::vector<OutputSpec> outputs;  ///< one for each image that is written
   bool fuse = true;
-  bool has_input_rules = false;     ///< "inputs" was given: files are grouped by suffix
-  Json spec;                        ///< as run: comments gone, variables replaced
-  std::string origin;               ///< path of the file
-  std::string sha256;               ///< of the file's bytes
+  bool has_input_rules = false;  ///< "inputs" was given: files are grouped by suffix
+  Json spec;                     ///< as run: comments gone, variables replaced
+  std::string origin;            ///< path of the file
+  std::string sha256;            ///< of the file's bytes
 
   const InputSpec* find_input(const std::string& name) const;
 };
@@ -67,8 +69,10 @@ class SpecError : public Error {
   std::vector<Fault> faults_;
 };
 
-/// Parses and checks a spec. `settings` replace declared variables ("NAME=VALUE" of the command line). Throws SpecError.
-Pipeline parse_pipeline(const std::string& text, const std::string& origin, const std::map<std::string, Json>& settings = {});
+/// Parses and checks a spec. `settings` replace declared variables ("NAME=VALUE" of the command line). Throws
+/// SpecError.
+Pipeline parse_pipeline(const std::string& text, const std::string& origin,
+                        const std::map<std::string, Json>& settings = {});
 /// The same from a file; Error(usage) when it cannot be read.
 Pipeline load_pipeline(const std::string& path, const std::map<std::string, Json>& settings = {});
 

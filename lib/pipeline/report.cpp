@@ -56,19 +56,32 @@ Json to_json(const ItemRecord& item) {
   const ItemTiming& t = item.timing;
   Json stages = Json::array();
   for (const StageRecord& stage : item.stages)
-    stages.push_back({{"op", stage.op}, {"name", stage.name}, {"image", stage.image}, {"ms", stage.ms}, {"device", item.device}, {"group", stage.group}});
-  Json entry = {{"id", item.id}, {"status", to_string(item.status)}, {"inputs", to_json(item.inputs)}, {"outputs", to_json(item.outputs)}};
+    stages.push_back({{"op", stage.op},
+                      {"name", stage.name},
+                      {"image", stage.image},
+                      {"ms", stage.ms},
+                      {"device", item.device},
+                      {"group", stage.group}});
+  Json entry = {{"id", item.id},
+                {"status", to_string(item.status)},
+                {"inputs", to_json(item.inputs)},
+                {"outputs", to_json(item.outputs)}};
   entry["device"] = item.device;
   if (!item.fallback_reason.empty()) entry["fallback_reason"] = item.fallback_reason;
-  entry["timing_ms"] = {{"read", t.read}, {"decode", t.decode}, {"upload", t.upload}, {"compute", t.compute},
-                        {"download", t.download}, {"encode", t.encode}, {"write", t.write}, {"total", t.total}};
-  entry["transfers"] = {{"h2d_count", item.transfers.h2d_count}, {"h2d_bytes", item.transfers.h2d_bytes},
-                        {"d2h_count", item.transfers.d2h_count}, {"d2h_bytes", item.transfers.d2h_bytes}};
+  entry["timing_ms"] = {{"read", t.read},         {"decode", t.decode}, {"upload", t.upload}, {"compute", t.compute},
+                        {"download", t.download}, {"encode", t.encode}, {"write", t.write},   {"total", t.total}};
+  entry["transfers"] = {{"h2d_count", item.transfers.h2d_count},
+                        {"h2d_bytes", item.transfers.h2d_bytes},
+                        {"d2h_count", item.transfers.d2h_count},
+                        {"d2h_bytes", item.transfers.d2h_bytes}};
   entry["stages"] = std::move(stages);
   entry["saturated_voxels"] = item.saturated_voxels;
   entry["warnings"] = to_json(item.warnings);
   if (item.status == ItemStatus::failed)
-    entry["error"] = {{"stage", item.error_stage}, {"code", to_string(item.error_code)}, {"message", item.error_message}, {"path", item.error_path}};
+    entry["error"] = {{"stage", item.error_stage},
+                      {"code", to_string(item.error_code)},
+                      {"message", item.error_message},
+                      {"path", item.error_path}};
   return entry;
 }
 
@@ -81,22 +94,28 @@ Json throughput(const RunRecord& run) {
         voxels += double(image.info.value_count());
       }
   const double seconds = std::max(run.wall_ms, 1e-3) / 1e3;
-  return {{"volumes_per_s", double(run.count(ItemStatus::ok)) / seconds}, {"mb_per_s", bytes / 1e6 / seconds}, {"voxels_per_s", voxels / seconds}};
+  return {{"volumes_per_s", double(run.count(ItemStatus::ok)) / seconds},
+          {"mb_per_s", bytes / 1e6 / seconds},
+          {"voxels_per_s", voxels / seconds}};
 }
 
 }  // namespace
 
 std::string_view to_string(ItemStatus status) {
   switch (status) {
-    case ItemStatus::ok: return "ok";
-    case ItemStatus::failed: return "failed";
-    case ItemStatus::skipped: break;
+    case ItemStatus::ok:
+      return "ok";
+    case ItemStatus::failed:
+      return "failed";
+    case ItemStatus::skipped:
+      break;
   }
   return "skipped";
 }
 
 std::size_t RunRecord::count(ItemStatus status) const {
-  return std::size_t(std::count_if(items.begin(), items.end(), [status](const ItemRecord& item) { return item.status == status; }));
+  return std::size_t(
+      std::count_if(items.begin(), items.end(), [status](const ItemRecord& item) { return item.status == status; }));
 }
 
 Json to_json(const Geometry& geometry) {
@@ -104,12 +123,17 @@ Json to_json(const Geometry& geometry) {
   Json affine = Json::array();
   for (int i = 0; i < 3; ++i) affine.push_back({map.linear[i][0], map.linear[i][1], map.linear[i][2], map.offset[i]});
   affine.push_back({0.0, 0.0, 0.0, 1.0});
-  return {{"size", geometry.size()}, {"spacing_mm", numbers(geometry.spacing())}, {"origin_mm", numbers(geometry.origin())},
-          {"orientation", geometry.orientation()}, {"affine", std::move(affine)}};
+  return {{"size", geometry.size()},
+          {"spacing_mm", numbers(geometry.spacing())},
+          {"origin_mm", numbers(geometry.origin())},
+          {"orientation", geometry.orientation()},
+          {"affine", std::move(affine)}};
 }
 
 Json to_json(const VolumeInfo& info) {
-  Json entry = {{"dtype", to_string(info.dtype)}, {"components", info.components}, {"kind", info.kind == ImageKind::label ? "label" : "image"}};
+  Json entry = {{"dtype", to_string(info.dtype)},
+                {"components", info.components},
+                {"kind", info.kind == ImageKind::label ? "label" : "image"}};
   if (info.component_axis == ComponentAxis::frames) entry["frame_spacing_s"] = info.frame_spacing;
   entry["geometry"] = to_json(info.geometry);
   return entry;
@@ -118,10 +142,17 @@ Json to_json(const VolumeInfo& info) {
 Json make_report(const RunRecord& run, const Pipeline& pipeline, const std::vector<std::string>& command_line) {
   Json devices = Json::array();
   for (const DeviceInfo& device : list_devices())
-    if (device.usable) devices.push_back({{"device", device.device.name()}, {"name", device.name}, {"memory_bytes", device.memory_bytes}, {"detail", device.detail}});
+    if (device.usable)
+      devices.push_back({{"device", device.device.name()},
+                         {"name", device.name},
+                         {"memory_bytes", device.memory_bytes},
+                         {"detail", device.detail}});
   Json items = Json::array();
   for (const ItemRecord& item : run.items) items.push_back(to_json(item));
-  Json report = {{"volpipe_report", kReportVersion}, {"version", version()}, {"build", build_description()}, {"finished", utc_now()}};
+  Json report = {{"volpipe_report", kReportVersion},
+                 {"version", version()},
+                 {"build", build_description()},
+                 {"finished", utc_now()}};
   report["command_line"] = command_line;
   report["spec"] = {{"path", pipeline.origin}, {"sha256", pipeline.sha256}, {"content", pipeline.spec}};
   report["host"] = {{"name", host_name()}, {"threads", run.threads}};
@@ -131,8 +162,11 @@ Json make_report(const RunRecord& run, const Pipeline& pipeline, const std::vect
   report["fallback_reason"] = run.device.fallback_reason.empty() ? Json(nullptr) : Json(run.device.fallback_reason);
   report["interrupted"] = run.interrupted;
   report["wall_ms"] = run.wall_ms;
-  report["totals"] = {{"items", run.items.size()}, {"ok", run.count(ItemStatus::ok)}, {"failed", run.count(ItemStatus::failed)},
-                      {"skipped", run.count(ItemStatus::skipped)}, {"resumed", 0}};
+  report["totals"] = {{"items", run.items.size()},
+                      {"ok", run.count(ItemStatus::ok)},
+                      {"failed", run.count(ItemStatus::failed)},
+                      {"skipped", run.count(ItemStatus::skipped)},
+                      {"resumed", 0}};
   report["throughput"] = throughput(run);
   report["peak_host_bytes"] = peak_host_bytes();
   report["peak_device_bytes"] = run.peak_device_bytes;
@@ -143,6 +177,8 @@ Json make_report(const RunRecord& run, const Pipeline& pipeline, const std::vect
 
 std::string version() { return VOLPIPE_VERSION; }
 
-std::string build_description() { return std::string(VOLPIPE_BUILD_TYPE) + (cuda_compiled() ? ", CUDA " + cuda::runtime_version() : ", without CUDA"); }
+std::string build_description() {
+  return std::string(VOLPIPE_BUILD_TYPE) + (cuda_compiled() ? ", CUDA " + cuda::runtime_version() : ", without CUDA");
+}
 
 }  // namespace volpipe

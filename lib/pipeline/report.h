@@ -47,7 +47,7 @@ struct ItemRecord {
 
 /// What was asked for and used.
 struct DeviceChoice {
-  std::string requested;        ///< as written by the user
+  std::string requested;  ///< as written by the user
   Device used = Device::cpu();
   std::string fallback_reason;  ///< empty when the request was met
 };

@@ -33,10 +33,12 @@ bool is_written(const Pipeline& pipeline, const std::string& image) {
 }
 
 TransferCounts difference(const TransferCounts& now, const TransferCounts& before) {
-  return {now.h2d_count - before.h2d_count, now.h2d_bytes - before.h2d_bytes, now.d2h_count - before.d2h_count, now.d2h_bytes - before.d2h_bytes};
+  return {now.h2d_count - before.h2d_count, now.h2d_bytes - before.h2d_bytes, now.d2h_count - before.d2h_count,
+          now.d2h_bytes - before.d2h_bytes};
 }
 
-void record_error(ItemRecord& record, ErrorCode code, const std::string& message, const std::string& stage = "", const std::string& path = "") {
+void record_error(ItemRecord& record, ErrorCode code, const std::string& message, const std::string& stage = "",
+                  const std::string& path = "") {
   record.status = ItemStatus::failed;
   record.error_code = code;
   record.error_message = message;
@@ -47,7 +49,8 @@ void record_error(ItemRecord& record, ErrorCode code, const std::string& message
 /// One run: the contexts it made and what it has recorded.
 class Run {
  public:
-  Run(const Pipeline& pipeline, const RunOptions& options) : pipeline_(pipeline), options_(options), device_(options.device) {}
+  Run(const Pipeline& pipeline, const RunOptions& options)
+      : pipeline_(pipeline), options_(options), device_(options.device) {}
 
   ItemRecord process(const Item& item) {
     ItemRecord record;
@@ -60,10 +63,9 @@ class Run {
       record_error(record, error.code(), error.what(), error.stage(), error.path());
     } catch (const std::bad_alloc&) {
       record_error(record, ErrorCode::out_of_memory, "host memory is short");
-    } catch (const std::exception& error) {
-      record_error(record, ErrorCode::internal, error.what());
-    }
-    if (record.error_path.empty() && record.status == ItemStatus::failed) record.error_path = item.images.begin()->second.path;
+    } catch (const std::exception& error) { record_error(record, ErrorCode::internal, error.what()); }
+    if (record.error_path.empty() && record.status == ItemStatus::failed)
+      record.error_path = item.images.begin()->second.path;
     record.timing.total = ms_since(start);
     return record;
   }
@@ -92,7 +94,8 @@ class Run {
       context = &cpu_context();
       record.warnings.clear();
       record.stages.clear();
-      images = compute_item(*context, pipeline_, plan, read_item(pipeline_, item, allocate, options_.memory_limit, record), record);
+      images = compute_item(*context, pipeline_, plan,
+                            read_item(pipeline_, item, allocate, options_.memory_limit, record), record);
     }
     if (!record.fallback_reason.empty())
       record.warnings.push_back({"fallback", "computed on the CPU: " + record.fallback_reason});
@@ -101,15 +104,17 @@ class Run {
   }
 
   void fail_if_strict(const ItemRecord& record) const {
-    if (options_.strict && !record.warnings.empty()) throw Error(ErrorCode::input, record.warnings.front().message + " (an error because of --strict)");
+    if (options_.strict && !record.warnings.empty())
+      throw Error(ErrorCode::input, record.warnings.front().message + " (an error because of --strict)");
   }
 
   void check_memory(const Plan& plan, ItemRecord& record, DeviceContext*& context) {
     if (options_.memory_limit && plan.peak_device_bytes > options_.memory_limit && context->device().is_cpu())
-      throw Error(ErrorCode::out_of_memory, "needs " + human_bytes(plan.peak_device_bytes) + " for its volumes, more than --memory allows");
+      throw Error(ErrorCode::out_of_memory,
+                  "needs " + human_bytes(plan.peak_device_bytes) + " for its volumes, more than --memory allows");
     if (!context->device().is_cuda() || plan.peak_device_bytes <= context->free_memory()) return;
-    const std::string reason = "needs " + human_bytes(plan.peak_device_bytes) + " on " + context->device().name() + ", " +
-                               human_bytes(context->free_memory()) + " are free";
+    const std::string reason = "needs " + human_bytes(plan.peak_device_bytes) + " on " + context->device().name() +
+                               ", " + human_bytes(context->free_memory()) + " are free";
     if (!options_.allow_fallback) throw Error(ErrorCode::out_of_memory, reason);
     record.fallback_reason = reason;
     context = &cpu_context();
@@ -163,17 +168,22 @@ DeviceChoice choose_device(const std::string& requested, bool allow_fallback) {
     const char* end = requested.data() + requested.size();
     const auto [stop, fault] = std::from_chars(begin, end, index);
     if (fault != std::errc{} || stop != end || index < 0)
-      throw Error(ErrorCode::usage, "--device '" + requested + "' is not a device: use auto, cpu, cuda or cuda:N; 'volpipe devices' lists them");
+      throw Error(
+          ErrorCode::usage,
+          "--device '" + requested + "' is not a device: use auto, cpu, cuda or cuda:N; 'volpipe devices' lists them");
   } else if (requested != "auto" && requested != "cuda") {
-    throw Error(ErrorCode::usage, "--device '" + requested + "' is not a device: use auto, cpu, cuda or cuda:N; 'volpipe devices' lists them");
+    throw Error(ErrorCode::usage, "--device '" + requested +
+                                      "' is not a device: use auto, cpu, cuda or cuda:N; 'volpipe devices' lists them");
   }
   choice.fallback_reason = why_cuda_unusable(index);
   if (choice.fallback_reason.empty()) choice.used = Device::cuda(index);
-  else if (!allow_fallback && requested != "auto") throw Error(ErrorCode::device, requested + " cannot be used: " + choice.fallback_reason);
+  else if (!allow_fallback && requested != "auto")
+    throw Error(ErrorCode::device, requested + " cannot be used: " + choice.fallback_reason);
   return choice;
 }
 
-Images read_item(const Pipeline& pipeline, const Item& item, const io::HostAllocator& allocate, std::size_t memory_limit, ItemRecord& record) {
+Images read_item(const Pipeline& pipeline, const Item& item, const io::HostAllocator& allocate,
+                 std::size_t memory_limit, ItemRecord& record) {
   Images images;
   record.inputs.clear();
   std::size_t held = 0;
@@ -193,7 +203,8 @@ Images read_item(const Pipeline& pipeline, const Item& item, const io::HostAlloc
     VolumeInfo info = volume.info();
     info.kind = input.kind;
     if (input.kind == ImageKind::label && is_floating(info.dtype))
-      notices.add("float_label", "label image '" + input.name + "' is stored as " + std::string(to_string(info.dtype)) + "; its values are kept as they are");
+      notices.add("float_label", "label image '" + input.name + "' is stored as " + std::string(to_string(info.dtype)) +
+                                     "; its values are kept as they are");
     Buffer buffer = std::move(volume).take_buffer();
     images.emplace(input.name, Volume(info, std::move(buffer)));
     record.timing.read += timing.read_ms;
@@ -204,7 +215,8 @@ Images read_item(const Pipeline& pipeline, const Item& item, const io::HostAlloc
   return images;
 }
 
-Images compute_item(DeviceContext& context, const Pipeline& pipeline, const Plan& plan, Images images, ItemRecord& record) {
+Images compute_item(DeviceContext& context, const Pipeline& pipeline, const Plan& plan, Images images,
+                    ItemRecord& record) {
   record.device = context.device().name();
   const TransferCounts before = context.transfers();
   Notices notices;
@@ -224,7 +236,8 @@ Images compute_item(DeviceContext& context, const Pipeline& pipeline, const Plan
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     const double ms = context.elapsed_ms(*times[g], *times[g + 1]);
     for (std::size_t index : plan.groups[g].stages)
-      record.stages.push_back({pipeline.stages[index].definition->op, pipeline.stages[index].label, plan.groups[g].image, ms, int(g)});
+      record.stages.push_back(
+          {pipeline.stages[index].definition->op, pipeline.stages[index].label, plan.groups[g].image, ms, int(g)});
   }
   record.timing.compute = context.elapsed_ms(*times.front(), *times.back());
 
@@ -238,7 +251,8 @@ Images compute_item(DeviceContext& context, const Pipeline& pipeline, const Plan
   return results;
 }
 
-void write_item(const Pipeline& pipeline, const Item& item, const Images& images, const RunOptions& options, ItemRecord& record) {
+void write_item(const Pipeline& pipeline, const Item& item, const Images& images, const RunOptions& options,
+                ItemRecord& record) {
   for (const OutputSpec& output : pipeline.outputs) {
     const auto found = images.find(output.image);
     if (found == images.end()) continue;
@@ -251,8 +265,8 @@ void write_item(const Pipeline& pipeline, const Item& item, const Images& images
   }
 }
 
-RunRecord run_items(const Pipeline& pipeline, const Items& items, const RunOptions& options, const std::atomic<int>& interrupted,
-                    const ItemObserver& observer) {
+RunRecord run_items(const Pipeline& pipeline, const Items& items, const RunOptions& options,
+                    const std::atomic<int>& interrupted, const ItemObserver& observer) {
   const auto start = std::chrono::steady_clock::now();
   RunRecord run;
   run.notices = items.notices.list();

@@ -7,6 +7,8 @@ namespace volpipe {
 
 namespace {
 
+constexpr int kDeepest = 64;  // bounds the recursion of everything that walks a spec
+
 int line_at(const std::string& text, std::size_t offset) {
   return 1 + int(std::count(text.begin(), text.begin() + std::ptrdiff_t(std::min(offset, text.size())), '\n'));
 }
@@ -48,7 +50,8 @@ class LineRecorder {
     if (text_[at_] == '{') object(pointer);
     else if (text_[at_] == '[') array(pointer);
     else if (text_[at_] == '"') string_token();
-    else while (at_ < text_.size() && std::string_view(",]} \t\r\n/").find(text_[at_]) == std::string_view::npos) ++at_;
+    else
+      while (at_ < text_.size() && std::string_view(",]} \t\r\n/").find(text_[at_]) == std::string_view::npos) ++at_;
   }
 
   void object(const std::string& pointer) {
@@ -113,11 +116,22 @@ int JsonText::line_of(std::string pointer) const {
 
 JsonText parse_json_text(const std::string& text, Faults& faults) {
   JsonText result;
+  int deepest = 0;
+  const auto note_depth = [&deepest](int depth, Json::parse_event_t, Json&) {
+    deepest = std::max(deepest, depth);
+    return true;
+  };
   try {
-    result.value = Json::parse(text, nullptr, true, true);
+    result.value = Json::parse(text, note_depth, true, true);
   } catch (const nlohmann::json::parse_error& error) {
     faults.add("", "this is not valid JSON: " + reason_of(error));
     faults.list().back().line = line_at(text, error.byte ? error.byte - 1 : 0);
+    return result;
+  }
+  if (deepest > kDeepest) {
+    faults.add("", "values are nested more than " + std::to_string(kDeepest) + " deep");
+    faults.list().back().line = 1;
+    result.value = nullptr;
     return result;
   }
   const std::size_t before = faults.list().size();

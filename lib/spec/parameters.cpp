@@ -53,7 +53,8 @@ namespace detail {
 std::string range_in_words(const Limits& limits) {
   const bool low = std::isfinite(limits.min), high = std::isfinite(limits.max);
   const std::string least = number_in_words(limits.min), most = number_in_words(limits.max);
-  if (low && high) return limits.exclusive_min ? "above " + least + " and at most " + most : "from " + least + " to " + most;
+  if (low && high)
+    return limits.exclusive_min ? "above " + least + " and at most " + most : "from " + least + " to " + most;
   if (low) return (limits.exclusive_min ? "above " : "at least ") + least;
   if (high) return "at most " + most;
   return "";
@@ -72,7 +73,8 @@ std::string check_integer(const Json& json, const Limits& limits, std::int64_t& 
   double number = 0;
   const std::string range = range_in_words(limits);
   const std::string expected = range.empty() ? "a whole number" : "a whole number " + range;
-  if (!check_number(json, limits, number).empty() || number != std::floor(number) || std::abs(number) > 9e15) return expected;
+  if (!check_number(json, limits, number).empty() || number != std::floor(number) || std::abs(number) > 9e15)
+    return expected;
   value = std::int64_t(number);
   return "";
 }
@@ -105,7 +107,8 @@ std::string ParameterType<AxisList>::read(const Json& json, const Limits&, AxisL
   std::vector<int> axes;
   for (const Json& entry : list) {
     std::size_t axis = 3;
-    if (entry.is_string() && entry.get<std::string>().size() == 1) axis = kAxisLetters.find(entry.get<std::string>()[0]);
+    if (entry.is_string() && entry.get<std::string>().size() == 1)
+      axis = kAxisLetters.find(entry.get<std::string>()[0]);
     if (entry.is_number_integer() && entry.get<std::int64_t>() >= 0) axis = std::size_t(entry.get<std::int64_t>());
     if (axis > 2 || std::find(axes.begin(), axes.end(), int(axis)) != axes.end()) return expected;
     axes.push_back(int(axis));
@@ -135,11 +138,15 @@ std::string ParameterType<Fill>::read(const Json& json, const Limits&, Fill& val
 Json ParameterType<Mask>::schema(const Limits&) {
   return {{"anyOf",
            {{{"type", "string"}},
-            {{"type", "object"}, {"properties", {{"above", {{"type", "number"}}}}}, {"required", {"above"}}, {"additionalProperties", false}}}}};
+            {{"type", "object"},
+             {"properties", {{"above", {{"type", "number"}}}}},
+             {"required", {"above"}},
+             {"additionalProperties", false}}}}};
 }
 
 std::string ParameterType<Mask>::read(const Json& json, const Limits&, Mask& value) {
-  const std::string expected = "\"nonzero\", \"foreground\", {\"above\": number} or the name of another image of the item";
+  const std::string expected =
+      "\"nonzero\", \"foreground\", {\"above\": number} or the name of another image of the item";
   if (json.is_object()) {
     if (json.size() != 1 || !json.contains("above") || !json["above"].is_number()) return expected;
     value = {Mask::Kind::above, json["above"].get<double>(), ""};
@@ -155,11 +162,16 @@ std::string ParameterType<Mask>::read(const Json& json, const Limits&, Mask& val
 
 Json ParameterType<Mask>::write(const Mask& value) {
   switch (value.kind) {
-    case Mask::Kind::all: return nullptr;
-    case Mask::Kind::nonzero: return "nonzero";
-    case Mask::Kind::foreground: return "foreground";
-    case Mask::Kind::above: return {{"above", value.threshold}};
-    case Mask::Kind::image: return value.image;
+    case Mask::Kind::all:
+      return nullptr;
+    case Mask::Kind::nonzero:
+      return "nonzero";
+    case Mask::Kind::foreground:
+      return "foreground";
+    case Mask::Kind::above:
+      return {{"above", value.threshold}};
+    case Mask::Kind::image:
+      return value.image;
   }
   return nullptr;
 }

@@ -89,8 +89,8 @@ struct Mask {
   std::string image{};
 };
 
-/// Names of an enumeration in spec order: specialise with `static constexpr std::array names{"a", "b"}`; the enumerators
-/// count from 0 in the same order.
+/// Names of an enumeration in spec order: specialise with `static constexpr std::array names{"a", "b"}`; the
+/// enumerators count from 0 in the same order.
 template <class E>
 struct EnumNames;
 template <>
@@ -113,15 +113,21 @@ template <>
 struct ParameterType<double> {
   static std::string name() { return "number"; }
   static Json schema(const Limits& limits) { return detail::number_schema("number", limits); }
-  static std::string read(const Json& json, const Limits& limits, double& value) { return detail::check_number(json, limits, value); }
-  static Json write(double value) { return value == std::floor(value) && std::abs(value) < 1e15 ? Json(std::int64_t(value)) : Json(value); }
+  static std::string read(const Json& json, const Limits& limits, double& value) {
+    return detail::check_number(json, limits, value);
+  }
+  static Json write(double value) {
+    return value == std::floor(value) && std::abs(value) < 1e15 ? Json(std::int64_t(value)) : Json(value);
+  }
 };
 
 template <>
 struct ParameterType<std::int64_t> {
   static std::string name() { return "integer"; }
   static Json schema(const Limits& limits) { return detail::number_schema("integer", limits); }
-  static std::string read(const Json& json, const Limits& limits, std::int64_t& value) { return detail::check_integer(json, limits, value); }
+  static std::string read(const Json& json, const Limits& limits, std::int64_t& value) {
+    return detail::check_integer(json, limits, value);
+  }
   static Json write(std::int64_t value) { return value; }
 };
 
@@ -203,7 +209,9 @@ template <class T>
 struct ParameterType<PerAxis<T>> {
   using List = ParameterType<std::array<T, 3>>;
   static std::string name() { return ParameterType<T>::name() + ", or 3 (x, y, z)"; }
-  static Json schema(const Limits& limits) { return {{"anyOf", {ParameterType<T>::schema(limits), List::schema(limits)}}}; }
+  static Json schema(const Limits& limits) {
+    return {{"anyOf", {ParameterType<T>::schema(limits), List::schema(limits)}}};
+  }
   static std::string read(const Json& json, const Limits& limits, PerAxis<T>& value) {
     if (json.is_array()) return List::read(json, limits, value.value);
     T one{};
@@ -230,7 +238,9 @@ struct ParameterType<Fill> {
   static std::string name() { return "number or \"min\""; }
   static Json schema(const Limits&) { return {{"anyOf", {{{"type", "number"}}, {{"const", "min"}}}}}; }
   static std::string read(const Json& json, const Limits&, Fill& value);
-  static Json write(const Fill& value) { return value.minimum ? Json("min") : ParameterType<double>::write(value.value); }
+  static Json write(const Fill& value) {
+    return value.minimum ? Json("min") : ParameterType<double>::write(value.value);
+  }
 };
 
 template <>
@@ -251,7 +261,8 @@ class Parameters {
     const P defaults{};
     infos_.push_back({name, Type::name(), limits, std::move(help),
                       limits.required ? Json(nullptr) : Type::write(defaults.*member), Type::schema(limits)});
-    readers_.push_back([member, limits](const Json& json, P& parameters) { return Type::read(json, limits, parameters.*member); });
+    readers_.push_back(
+        [member, limits](const Json& json, P& parameters) { return Type::read(json, limits, parameters.*member); });
     return *this;
   }
 
@@ -268,7 +279,8 @@ class Parameters {
       }
       const std::string expected = readers_[i](*found, parameters);
       if (!expected.empty())
-        faults.add(pointer + "/" + infos_[i].name, "'" + infos_[i].name + "' must be " + expected + ", got " + found->dump());
+        faults.add(pointer + "/" + infos_[i].name,
+                   "'" + infos_[i].name + "' must be " + expected + ", got " + found->dump());
     }
     return parameters;
   }

@@ -17,12 +17,14 @@ Json transform(const Json& value, const std::string& pointer, Replace&& replace)
   if (std::optional<Json> replaced = replace(value, pointer)) return *replaced;
   if (value.is_object()) {
     Json result = Json::object();
-    for (const auto& [key, child] : value.items()) result[key] = transform(child, pointer + "/" + pointer_token(key), replace);
+    for (const auto& [key, child] : value.items())
+      result[key] = transform(child, pointer + "/" + pointer_token(key), replace);
     return result;
   }
   if (value.is_array()) {
     Json result = Json::array();
-    for (std::size_t i = 0; i < value.size(); ++i) result.push_back(transform(value[i], pointer + "/" + std::to_string(i), replace));
+    for (std::size_t i = 0; i < value.size(); ++i)
+      result.push_back(transform(value[i], pointer + "/" + std::to_string(i), replace));
     return result;
   }
   return value;
@@ -87,9 +89,12 @@ void check_distributions(const Json& value, const std::string& pointer, Faults& 
     const std::string kind = node.begin().key();
     const Json& list = node.begin().value();
     const bool numbers = list.is_array() && list.size() == 2 && list[0].is_number() && list[1].is_number();
-    if (kind == "choice" && !(list.is_array() && !list.empty())) faults.add(place, "'choice' must be a list of at least one value");
-    if (kind == "uniform" && !(numbers && list[0] <= list[1])) faults.add(place, "'uniform' must be [low, high] with low <= high");
-    if (kind == "normal" && !(numbers && list[1] >= 0)) faults.add(place, "'normal' must be [mean, standard deviation >= 0]");
+    if (kind == "choice" && !(list.is_array() && !list.empty()))
+      faults.add(place, "'choice' must be a list of at least one value");
+    if (kind == "uniform" && !(numbers && list[0] <= list[1]))
+      faults.add(place, "'uniform' must be [low, high] with low <= high");
+    if (kind == "normal" && !(numbers && list[1] >= 0))
+      faults.add(place, "'normal' must be [mean, standard deviation >= 0]");
     return node;
   });
 }

@@ -1,4 +1,5 @@
-// Variables and random draws: both are replaced in the JSON before any parameter is read, so every parameter can use them.
+// Variables and random draws: both are replaced in the JSON before any parameter is read, so every parameter can use
+// them.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ struct StageDefinition {
   std::string family;   ///< "geometry", "intensity", "filters"
   std::string summary;  ///< one line of help
   StageTargets targets = StageTargets::images;
-  Json example;         ///< a spec entry that runs on any 3-D image, {"op": ..., ...}
+  Json example;  ///< a spec entry that runs on any 3-D image, {"op": ..., ...}
   std::vector<ParameterInfo> parameters{};
   /// Builds the stage from its spec entry; faults are placed at pointer/<parameter>. Null when there were faults.
   std::function<std::shared_ptr<const Stage>(const Json& entry, const std::string& pointer, Faults& faults)> make{};

@@ -30,7 +30,9 @@ class Buffer {
     Buffer(std::move(other)).swap(*this);
     return *this;
   }
-  ~Buffer() { if (data_) source_->release(data_, bytes_); }
+  ~Buffer() {
+    if (data_) source_->release(data_, bytes_);
+  }
 
   /// Ordinary host memory; throws Error(out_of_memory).
   static Buffer host(std::size_t bytes);

@@ -7,7 +7,7 @@
 namespace volpipe {
 
 namespace {
-constexpr std::array<std::string_view, 8> kNames = {"uint8", "int8",  "uint16",  "int16",
+constexpr std::array<std::string_view, 8> kNames = {"uint8",  "int8",  "uint16",  "int16",
                                                     "uint32", "int32", "float32", "float64"};
 }
 
@@ -28,8 +28,7 @@ IntegerRange integer_range(DataType type) {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_integral_v<T>)
       return {double(std::numeric_limits<T>::lowest()), double(std::numeric_limits<T>::max())};
-    else
-      return {0, 0};
+    else return {0, 0};
   });
 }
 

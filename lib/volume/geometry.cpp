@@ -27,8 +27,10 @@ bool is_finite(const Affine& map) {
 
 Geometry::Geometry(const Index3& size, const Affine& index_to_world) : size_(size), index_to_world_(index_to_world) {
   for (auto n : size)
-    if (n < 1) throw Error(ErrorCode::input, "a volume needs at least one voxel on every axis, got " + std::to_string(n));
-  if (!is_finite(index_to_world)) throw Error(ErrorCode::input, "the voxel-to-world matrix has a value that is not finite");
+    if (n < 1)
+      throw Error(ErrorCode::input, "a volume needs at least one voxel on every axis, got " + std::to_string(n));
+  if (!is_finite(index_to_world))
+    throw Error(ErrorCode::input, "the voxel-to-world matrix has a value that is not finite");
   index_to_world.linear.inverse();
 }
 
@@ -101,7 +103,8 @@ AxisOrder axis_order_for(const Geometry& geometry, const std::string& code) {
         }
   }
   if (!valid)
-    throw Error(ErrorCode::usage, "'" + code + "' is not an orientation: give one letter each of R/L, A/P and S/I, such as RAS");
+    throw Error(ErrorCode::usage,
+                "'" + code + "' is not an orientation: give one letter each of R/L, A/P and S/I, such as RAS");
 
   const AxisOrder current = closest_world_axes(geometry);
   AxisOrder order;

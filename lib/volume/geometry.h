@@ -23,7 +23,7 @@ class Geometry {
   const Affine& index_to_world() const { return index_to_world_; }
   Affine world_to_index() const { return index_to_world_.inverse(); }
 
-  Vec3 spacing() const;       ///< length of one voxel step along each axis, mm
+  Vec3 spacing() const;  ///< length of one voxel step along each axis, mm
   Vec3 origin() const { return index_to_world_.offset; }
   Matrix3 direction() const;  ///< columns: unit vectors along the voxel axes
   Vec3 to_world(const Vec3& index) const { return index_to_world_(index); }

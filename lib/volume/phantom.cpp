@@ -34,7 +34,8 @@ double modulo(double value, double period) { return value - period * std::floor(
 /// Triangle wave of period 1 between -1 and 1.
 double triangle(double t) { return 4 * std::abs(t - std::floor(t + 0.5)) - 1; }
 
-/// About normal, mean 0 and standard deviation 1: the sum of four uniform numbers from a hash (SplitMix64) of the index.
+/// About normal, mean 0 and standard deviation 1: the sum of four uniform numbers from a hash (SplitMix64) of the
+/// index.
 double noise(std::uint64_t seed, std::int64_t index) {
   std::uint64_t z = seed + (std::uint64_t(index) + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -67,7 +68,8 @@ struct PhantomGrid {
   }
   Geometry geometry() const {
     const Vec3 first = position(0, 0, 0);
-    return Geometry::from_spacing(size, spacing, {center[0] + first[0], center[1] + first[1], center[2] + first[2]}, direction);
+    return Geometry::from_spacing(size, spacing, {center[0] + first[0], center[1] + first[1], center[2] + first[2]},
+                                  direction);
   }
 };
 
@@ -94,8 +96,10 @@ Phantom sample(const PhantomGrid& grid, const TissueAt& tissue_at, const ToValue
       for (std::int64_t i = 0; i < grid.size[0]; ++i, ++index) {
         double sum = 0;
         for (int corner = 0; corner < 8; ++corner)
-          sum += tissue_at(grid.position(double(i) + ((corner & 1) ? 0.25 : -0.25), double(j) + ((corner & 2) ? 0.25 : -0.25),
-                                         double(k) + ((corner & 4) ? 0.25 : -0.25))).value;
+          sum += tissue_at(grid.position(double(i) + ((corner & 1) ? 0.25 : -0.25),
+                                         double(j) + ((corner & 2) ? 0.25 : -0.25),
+                                         double(k) + ((corner & 4) ? 0.25 : -0.25)))
+                     .value;
         const Vec3 center = grid.position(double(i), double(j), double(k));
         image[index] = T(std::lround(to_value(sum / 8, center, index)));
         label[index] = tissue_at(center).label;
@@ -150,12 +154,14 @@ Phantom torso(const Index3& size, double depth_mm) {
 Tissue head_at(const Vec3& p) {
   enum Label : std::uint8_t { kNone, kCsf, kGrey, kWhite };
   constexpr Tissue kFluid{220, kCsf}, kGreyMatter{520, kGrey}, kWhiteMatter{760, kWhite};
-  constexpr Ellipsoid kScalp{{0, 0, 0}, {76, 96, 92}}, kSkull{{0, 0, 0}, {71, 91, 87}}, kInnerSkull{{0, 0, 0}, {66, 86, 82}};
+  constexpr Ellipsoid kScalp{{0, 0, 0}, {76, 96, 92}}, kSkull{{0, 0, 0}, {71, 91, 87}},
+      kInnerSkull{{0, 0, 0}, {66, 86, 82}};
   constexpr Ellipsoid kCerebrum{{0, 2, 6}, {62, 81, 74}}, kCerebellum{{0, -46, -50}, {42, 30, 23}};
 
   // Both halves are alike.
   const Vec3 half{std::abs(p[0]), p[1], p[2]};
-  constexpr Ellipsoid kVentricle{{13, 6, 14}, {7, 33, 13}}, kNucleus{{25, 10, 4}, {9, 20, 11}}, kEye{{31, 74, -28}, {12, 12, 12}};
+  constexpr Ellipsoid kVentricle{{13, 6, 14}, {7, 33, 13}}, kNucleus{{25, 10, 4}, {9, 20, 11}},
+      kEye{{31, 74, -28}, {12, 12, 12}};
 
   if (kEye.contains(half)) return {260, kNone};
   if (!kScalp.contains(p)) return {p[2] < -50 && in_column(p, 0, -12, 48, 52) ? 430.0 : 0.0, kNone};  // neck
@@ -166,7 +172,8 @@ Tissue head_at(const Vec3& p) {
   if (kNucleus.contains(half)) return kGreyMatter;
   if (in_column(p, 0, -22, 12, 11) && p[2] < -15) return kWhiteMatter;  // brain stem
   const double folds = triangle(p[0] / 19) * triangle(p[1] / 23) + triangle(p[1] / 17 + 0.3) * triangle(p[2] / 21);
-  if (const double square = kCerebellum.square(p); square <= 1) return square + 0.2 * folds < 0.6 ? kWhiteMatter : kGreyMatter;
+  if (const double square = kCerebellum.square(p); square <= 1)
+    return square + 0.2 * folds < 0.6 ? kWhiteMatter : kGreyMatter;
   const bool fissure = half[0] < 1.5 && p[2] > 25;
   const double square = kCerebrum.square(p) + 0.12 * folds;
   if (p[2] < -40) return {430, kNone};  // face and skull base
@@ -198,8 +205,10 @@ Phantom shepp_logan_phantom(std::int64_t size) {
       {0.1, {{0.06, -0.605, 0}, {0.023, 0.046, 0.02}}},
   };
 
-  const PhantomGrid grid{{size, size, size}, {200.0 / double(size), 200.0 / double(size), 200.0 / double(size)},
-                         Matrix3{{{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}}}, {0, 0, 0}};
+  const PhantomGrid grid{{size, size, size},
+                         {200.0 / double(size), 200.0 / double(size), 200.0 / double(size)},
+                         Matrix3{{{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}}},
+                         {0, 0, 0}};
   Volume image = make_volume(grid.geometry(), DataType::float32, ImageKind::image);
   float* voxel = image.data_as<float>();
   for (std::int64_t k = 0; k < size; ++k)
@@ -211,7 +220,8 @@ Phantom shepp_logan_phantom(std::int64_t size) {
         for (const Part& part : kParts) {
           const Vec3& center = part.shape.center;
           const double x = p[0] - center[0], y = p[1] - center[1];
-          const Vec3 turned{center[0] + part.cosine * x + part.sine * y, center[1] - part.sine * x + part.cosine * y, p[2]};
+          const Vec3 turned{center[0] + part.cosine * x + part.sine * y, center[1] - part.sine * x + part.cosine * y,
+                            p[2]};
           if (part.shape.contains(turned)) tenths += std::round(part.value * 10);
         }
         *voxel++ = float(tenths / 10);
@@ -234,7 +244,9 @@ Phantom head_phantom(std::int64_t size) {
     direction[row][2] = kTurned[0][row];
   }
   const std::int64_t slices = std::max<std::int64_t>(1, size / 2);
-  const PhantomGrid grid{{size, size, slices}, {216.0 / double(size), 216.0 / double(size), 172.8 / double(slices)}, direction,
+  const PhantomGrid grid{{size, size, slices},
+                         {216.0 / double(size), 216.0 / double(size), 172.8 / double(slices)},
+                         direction,
                          {1.5, -8.25, 22.0}};
   return sample<std::uint16_t>(grid, head_at, [](double value, const Vec3& mm, std::int64_t index) {
     if (value == 0) return 0.0;

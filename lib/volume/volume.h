@@ -15,7 +15,8 @@ enum class ImageKind : std::uint8_t { image, label };
 /// What the components of a voxel are in the file: nothing (one component), time frames, or channels of a vector.
 enum class ComponentAxis : std::uint8_t { none, frames, channels };
 
-/// All that is known of a volume without its voxels. Components are planar: component c starts at voxel c * voxel_count().
+/// All that is known of a volume without its voxels. Components are planar: component c starts at voxel c *
+/// voxel_count().
 struct VolumeInfo {
   Geometry geometry;
   DataType dtype = DataType::float32;
@@ -41,11 +42,18 @@ class Volume {
 
   void* data() { return buffer_.data(); }
   const void* data() const { return buffer_.data(); }
-  template <class T> T* data_as() { return static_cast<T*>(buffer_.data()); }
-  template <class T> const T* data_as() const { return static_cast<const T*>(buffer_.data()); }
+  template <class T>
+  T* data_as() {
+    return static_cast<T*>(buffer_.data());
+  }
+  template <class T>
+  const T* data_as() const {
+    return static_cast<const T*>(buffer_.data());
+  }
   /// Start of component c.
   const void* component(std::int64_t c) const {
-    return static_cast<const std::byte*>(buffer_.data()) + std::size_t(c * info_.geometry.voxel_count()) * size_of(info_.dtype);
+    return static_cast<const std::byte*>(buffer_.data()) +
+           std::size_t(c * info_.geometry.voxel_count()) * size_of(info_.dtype);
   }
   void* component(std::int64_t c) { return const_cast<void*>(std::as_const(*this).component(c)); }
   Buffer take_buffer() && { return std::move(buffer_); }

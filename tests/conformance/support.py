@@ -1,6 +1,6 @@
 """Runs the program over volumes in a folder of their own and hands back what it wrote.
 
-Environment: VOLPIPE, the program; VOLPIPE_SHARED, a folder of real volumes and fixtures, without which tests that need
+Environment: VOLPIPE, the program; VOLPIPE_SHARED (or a folder `shared` beside the repository), real volumes and fixtures, without which tests that need
 it are skipped.
 """
 
@@ -15,8 +15,8 @@ import nibabel
 import numpy as np
 
 PROGRAM = os.environ["VOLPIPE"]
-SHARED = pathlib.Path(os.environ.get("VOLPIPE_SHARED", "/nonexistent"))
-NO_SHARED = "VOLPIPE_SHARED does not name the folder of shared data"
+SHARED = pathlib.Path(os.environ.get("VOLPIPE_SHARED", pathlib.Path(__file__).resolve().parents[3] / "shared"))
+NO_SHARED = "there is no folder of shared data: neither $VOLPIPE_SHARED nor one beside the repository"
 
 # Interpolation and filters compute in float32 with some tens of products a voxel: 64 * 2^-24 of the range is 4e-6.
 TOLERANCE = 1e-5

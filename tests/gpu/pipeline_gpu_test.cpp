@@ -52,9 +52,11 @@ const Index3 kSizes[] = {{1, 1, 1}, {2, 3, 1}, {3, 2, 17}, {17, 33, 3}, {33, 17,
 TEST_F(PipelineGpu, EveryStageAgreesWithTheCpu) {
   for (const StageDefinition& stage : stages())
     for (const Index3& size : kSizes)
-      for (const DataType dtype : {DataType::uint8, DataType::int16, DataType::int32, DataType::float32, DataType::float64})
+      for (const DataType dtype :
+           {DataType::uint8, DataType::int16, DataType::int32, DataType::float32, DataType::float64})
         for (const std::int64_t components : {1, 3}) {
-          SCOPED_TRACE(stage.op + " on " + std::to_string(size[0]) + "x" + std::to_string(size[1]) + "x" + std::to_string(size[2]) + " " + std::string(to_string(dtype)));
+          SCOPED_TRACE(stage.op + " on " + std::to_string(size[0]) + "x" + std::to_string(size[1]) + "x" +
+                       std::to_string(size[2]) + " " + std::string(to_string(dtype)));
           const Pipeline pipeline = pipeline_of(stage.example.dump());
           const VolumeInfo info{oblique_grid(size), dtype, components, ImageKind::image, ComponentAxis::none, 1.0};
           try {
@@ -67,17 +69,20 @@ TEST_F(PipelineGpu, EveryStageAgreesWithTheCpu) {
 }
 
 TEST_F(PipelineGpu, ChainsAgreeWithTheCpu) {
-  for (const char* stages : {R"({"op": "reorient"}, {"op": "resample", "spacing": 0.7, "interpolation": "bspline3"}, {"op": "clip", "percentiles": [1, 99]}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})",
-                             R"({"op": "permute", "order": "zxy"}, {"op": "resample", "spacing": 2.2}, {"op": "flip", "axes": "yz"})",
-                             R"({"op": "gaussian", "sigma": 0.8, "precision": "double"}, {"op": "rescale"}, {"op": "cast", "dtype": "uint16"})"})
+  for (
+      const char* stages :
+      {R"({"op": "reorient"}, {"op": "resample", "spacing": 0.7, "interpolation": "bspline3"}, {"op": "clip", "percentiles": [1, 99]}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})",
+       R"({"op": "permute", "order": "zxy"}, {"op": "resample", "spacing": 2.2}, {"op": "flip", "axes": "yz"})",
+       R"({"op": "gaussian", "sigma": 0.8, "precision": "double"}, {"op": "rescale"}, {"op": "cast", "dtype": "uint16"})"})
     for (const Index3& size : kSizes)
       for (const DataType dtype : {DataType::int16, DataType::float32})
         expect_parity(pipeline_of(stages), {oblique_grid(size), dtype, 1, ImageKind::image, ComponentAxis::none, 1.0});
 }
 
 TEST_F(PipelineGpu, AFiveStagePipelineUploadsAndDownloadsOnce) {
-  const Pipeline pipeline = pipeline_of(R"({"op": "reorient"}, {"op": "resample", "spacing": 1}, {"op": "clip", "percentiles": [1, 99]}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})",
-                                        R"(, "outputs": {"image": {"path": "{stem}.nii", "dtype": "int16"}})");
+  const Pipeline pipeline = pipeline_of(
+      R"({"op": "reorient"}, {"op": "resample", "spacing": 1}, {"op": "clip", "percentiles": [1, 99]}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})",
+      R"(, "outputs": {"image": {"path": "{stem}.nii", "dtype": "int16"}})");
   const VolumeInfo info{oblique_grid({40, 50, 30}), DataType::int16, 1, ImageKind::image, ComponentAxis::none, 1.0};
   for (int repeat = 0; repeat < 2; ++repeat) {
     const PipelineResult result = run(*cuda_, pipeline, info, 1);
@@ -90,7 +95,8 @@ TEST_F(PipelineGpu, AFiveStagePipelineUploadsAndDownloadsOnce) {
 }
 
 TEST_F(PipelineGpu, PeakMemoryIsAsPlanned) {
-  const Pipeline pipeline = pipeline_of(R"({"op": "resample", "spacing": 0.5, "interpolation": "bspline3"}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})");
+  const Pipeline pipeline = pipeline_of(
+      R"({"op": "resample", "spacing": 0.5, "interpolation": "bspline3"}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})");
   const VolumeInfo info{oblique_grid({120, 100, 80}), DataType::float32, 1, ImageKind::image, ComponentAxis::none, 1.0};
   const auto fresh = make_context(Device::cuda(0));
   const PipelineResult result = run(*fresh, pipeline, info, 1);
@@ -100,7 +106,8 @@ TEST_F(PipelineGpu, PeakMemoryIsAsPlanned) {
 }
 
 TEST_F(PipelineGpu, ContextsInThreadsDoNotDisturbEachOther) {
-  const Pipeline pipeline = pipeline_of(R"({"op": "resample", "spacing": 0.8}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1.5})");
+  const Pipeline pipeline =
+      pipeline_of(R"({"op": "resample", "spacing": 0.8}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1.5})");
   const VolumeInfo info{oblique_grid({70, 60, 50}), DataType::float32, 1, ImageKind::image, ComponentAxis::none, 1.0};
   const PipelineResult expected = run(*cuda_, pipeline, info, 9);
   const int devices = int(list_devices().size()) - 1;
@@ -110,32 +117,38 @@ TEST_F(PipelineGpu, ContextsInThreadsDoNotDisturbEachOther) {
   std::vector<std::thread> workers;
   for (auto& context : contexts)
     workers.emplace_back([&] {
-      for (int repeat = 0; repeat < 5; ++repeat) same += same_bytes(run(*context, pipeline, info, 9).images.at("image"), expected.images.at("image"));
+      for (int repeat = 0; repeat < 5; ++repeat)
+        same += same_bytes(run(*context, pipeline, info, 9).images.at("image"), expected.images.at("image"));
     });
   for (std::thread& worker : workers) worker.join();
   EXPECT_EQ(same, 20);
 }
 
 TEST_F(PipelineGpu, RunsAreBitIdentical) {
-  const Pipeline pipeline = pipeline_of(R"({"op": "resample", "spacing": 0.8, "interpolation": "bspline3"}, {"op": "clip", "percentiles": [1, 99]}, {"op": "normalize", "mask": "foreground"})");
+  const Pipeline pipeline = pipeline_of(
+      R"({"op": "resample", "spacing": 0.8, "interpolation": "bspline3"}, {"op": "clip", "percentiles": [1, 99]}, {"op": "normalize", "mask": "foreground"})");
   const VolumeInfo info{oblique_grid({90, 80, 70}), DataType::float32, 1, ImageKind::image, ComponentAxis::none, 1.0};
   const PipelineResult first = run(*cuda_, pipeline, info, 4);
-  for (int repeat = 0; repeat < 3; ++repeat) EXPECT_TRUE(same_bytes(first.images.at("image"), run(*cuda_, pipeline, info, 4).images.at("image")));
+  for (int repeat = 0; repeat < 3; ++repeat)
+    EXPECT_TRUE(same_bytes(first.images.at("image"), run(*cuda_, pipeline, info, 4).images.at("image")));
 }
 
 TEST_F(PipelineGpu, AnAllocationThatDoesNotFitIsOutOfMemoryAndTheContextLivesOn) {
   try {
     cuda_->allocate(std::size_t(1) << 50);
     FAIL() << "a petabyte was allocated";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
-  }
+  } catch (const Error& error) { EXPECT_EQ(error.code(), ErrorCode::out_of_memory); }
   EXPECT_TRUE(cuda_->allocate(1 << 20));
   cuda_->synchronize();
 }
 
 TEST_F(PipelineGpu, AVolumeAbove2To31VoxelsIsRightAtItsFarEnd) {
-  const VolumeInfo info{Geometry::from_spacing({2049, 1025, 1025}, {1, 1, 1}), DataType::uint8, 1, ImageKind::image, ComponentAxis::none, 1.0};
+  const VolumeInfo info{Geometry::from_spacing({2049, 1025, 1025}, {1, 1, 1}),
+                        DataType::uint8,
+                        1,
+                        ImageKind::image,
+                        ComponentAxis::none,
+                        1.0};
   if (cuda_->free_memory() < 3 * info.bytes()) GTEST_SKIP() << "the device has too little memory";
   Images images;
   Volume volume(info, cuda_->allocate_host(info.bytes()));
@@ -145,7 +158,8 @@ TEST_F(PipelineGpu, AVolumeAbove2To31VoxelsIsRightAtItsFarEnd) {
   voxels[last] = 200;
   voxels[last - 3] = 100;
   images.emplace("image", std::move(volume));
-  const PipelineResult flipped = run_pipeline(*cuda_, pipeline_of(R"({"op": "flip", "axes": "x"}, {"op": "clip", "max": 150})"), std::move(images));
+  const PipelineResult flipped = run_pipeline(
+      *cuda_, pipeline_of(R"({"op": "flip", "axes": "x"}, {"op": "clip", "max": 150})"), std::move(images));
   const auto* result = flipped.images.at("image").data_as<std::uint8_t>();
   EXPECT_EQ(result[last - 2048], 150);
   EXPECT_EQ(result[last - 2045], 100);

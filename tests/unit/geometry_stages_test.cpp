@@ -137,6 +137,7 @@ TEST(Crop, NamesTheLimits) {
   EXPECT_EQ(refusal_of(R"({"op":"crop","start":[0,0,5],"size":6})", input),
             "the crop starts at voxel [0, 0, 5] with size 6 x 6 x 6, the image has size 10 x 10 x 10: keep inside it, "
             "or set \"clip\": true");
+  EXPECT_EQ(map_of(R"({"op":"crop","start":1,"size":6})", input).matrices[2].start().front(), 1);
   EXPECT_EQ(map_of(R"({"op":"crop","start":[-2,0,5],"size":6,"clip":true})", input).output.geometry.size(),
             (Index3{4, 6, 5}));
   EXPECT_NE(refusal_of(R"({"op":"crop","start":[10,0,0],"size":6,"clip":true})", input).find("nothing is left"),

@@ -11,7 +11,8 @@ namespace {
 using namespace testing_support;
 using testing::HasSubstr;
 
-const char* const kImageAndLabel = R"(, "inputs": {"image": {}, "label": {"suffix": "_seg", "kind": "label", "optional": true}})";
+const char* const kImageAndLabel =
+    R"(, "inputs": {"image": {}, "label": {"suffix": "_seg", "kind": "label", "optional": true}})";
 
 VolumeInfo info_of(const Index3& size, DataType dtype = DataType::float32, std::int64_t components = 1) {
   return {oblique_grid(size), dtype, components, ImageKind::image, ComponentAxis::none, 1.0};
@@ -20,7 +21,8 @@ VolumeInfo info_of(const Index3& size, DataType dtype = DataType::float32, std::
 Plan plan_of(const Pipeline& pipeline, const ImageInfos& infos) { return make_plan(pipeline, infos, {}); }
 
 TEST(Plan, FusesPointwiseRunsAndMapsOfTheGrid) {
-  const Pipeline pipeline = pipeline_of(R"({"op": "flip", "axes": "x"}, {"op": "resample", "spacing": 1}, {"op": "crop", "start": 1, "size": 3},
+  const Pipeline pipeline = pipeline_of(
+      R"({"op": "flip", "axes": "x"}, {"op": "resample", "spacing": 1}, {"op": "crop", "start": [1, 1, 1], "size": 3},
                                            {"op": "clip", "min": 0}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})");
   const Plan plan = plan_of(pipeline, {{"image", info_of({9, 8, 7})}});
   ASSERT_EQ(plan.groups.size(), 3u);
@@ -37,13 +39,16 @@ TEST(Plan, CountsTheScratchMemoryOfPercentiles) {
 }
 
 TEST(Plan, DoesNotComposeTwoInterpolations) {
-  const Plan plan = plan_of(pipeline_of(R"({"op": "resample", "spacing": 1}, {"op": "resize", "size": 5})"), {{"image", info_of({9, 8, 7})}});
+  const Plan plan = plan_of(pipeline_of(R"({"op": "resample", "spacing": 1}, {"op": "resize", "size": 5})"),
+                            {{"image", info_of({9, 8, 7})}});
   ASSERT_EQ(plan.groups.size(), 2u);
   EXPECT_THAT(plan.groups[0].ended_by, HasSubstr("would change the result"));
 }
 
 TEST(Plan, RunsAMaskBeforeTheMaskChanges) {
-  const Pipeline pipeline = pipeline_of(R"({"op": "flip", "axes": "x"}, {"op": "normalize", "mask": "label"}, {"op": "crop", "start": 0, "size": 2})", kImageAndLabel);
+  const Pipeline pipeline = pipeline_of(
+      R"({"op": "flip", "axes": "x"}, {"op": "normalize", "mask": "label"}, {"op": "crop", "start": [0, 0, 0], "size": 2})",
+      kImageAndLabel);
   const Plan plan = plan_of(pipeline, {{"image", info_of({4, 4, 4})}, {"label", info_of({4, 4, 4}, DataType::uint8)}});
   std::vector<std::string> order;
   for (const Group& group : plan.groups) order.push_back(group.image + std::to_string(group.stages.front()));
@@ -54,7 +59,8 @@ TEST(Plan, RunsAMaskBeforeTheMaskChanges) {
 
 TEST(Plan, RefusesAMaskOnAnotherGridOrMissing) {
   const Pipeline pipeline = pipeline_of(R"({"op": "normalize", "mask": "label"})", kImageAndLabel);
-  EXPECT_THROW(plan_of(pipeline, {{"image", info_of({4, 4, 4})}, {"label", info_of({4, 4, 5}, DataType::uint8)}}), Error);
+  EXPECT_THROW(plan_of(pipeline, {{"image", info_of({4, 4, 4})}, {"label", info_of({4, 4, 5}, DataType::uint8)}}),
+               Error);
   EXPECT_THROW(plan_of(pipeline, {{"image", info_of({4, 4, 4})}}), Error);
 }
 
@@ -65,7 +71,8 @@ TEST(Plan, SeparatesStatisticsOverDifferentComponents) {
 }
 
 TEST(Plan, LeavesOutByProbabilityAndDrawsOncePerItem) {
-  const Pipeline pipeline = pipeline_of(R"({"op": "flip", "axes": "x", "probability": 0.5}, {"op": "gaussian", "sigma": {"uniform": [1, 2]}})");
+  const Pipeline pipeline = pipeline_of(
+      R"({"op": "flip", "axes": "x", "probability": 0.5}, {"op": "gaussian", "sigma": {"uniform": [1, 2]}})");
   int flipped = 0;
   const int n = 400;
   for (int i = 0; i < n; ++i) {
@@ -96,20 +103,24 @@ TEST_P(Fusion, ChangesNothing) {
     ASSERT_EQ(a.dtype(), b.dtype());
     const std::vector<double> x = values_of(a), y = values_of(b);
     const auto [low, high] = std::minmax_element(y.begin(), y.end());
-    for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], y[i], 1e-5 * (*high - *low) + 1e-6) << "voxel " << i;  // float32 between stages, the bound of fused chains
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_NEAR(x[i], y[i], 1e-5 * (*high - *low) + 1e-6)
+          << "voxel " << i;  // float32 between stages, the bound of fused chains
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Chains, Fusion,
-    testing::Values(R"({"op": "flip", "axes": "xz"}, {"op": "permute", "order": [2, 0, 1]}, {"op": "pad", "before": 2, "after": 1, "boundary": "reflect"}, {"op": "crop_or_pad", "size": 6})",
-                    R"({"op": "reorient", "axes": "LPS"}, {"op": "resample", "spacing": 1.1, "interpolation": "bspline3"}, {"op": "flip", "axes": "y"})",
-                    R"({"op": "pad", "before": 1, "after": 2, "fill": 7}, {"op": "resize", "scale": 1.5, "boundary": "mirror"}, {"op": "permute", "order": [1, 0, 2]})",
-                    R"({"op": "clip", "min": -20000, "max": 20000}, {"op": "rescale", "to": [0, 1]}, {"op": "gamma", "gamma": 0.7}, {"op": "normalize"})",
-                    R"({"op": "window", "center": 0, "width": 30000}, {"op": "normalize", "method": "median_iqr"}, {"op": "threshold", "above": 0})"));
+    testing::Values(
+        R"({"op": "flip", "axes": "xz"}, {"op": "permute", "order": [2, 0, 1]}, {"op": "pad", "before": 2, "after": 1, "boundary": "reflect"}, {"op": "crop_or_pad", "size": 6})",
+        R"({"op": "reorient", "axes": "LPS"}, {"op": "resample", "spacing": 1.1, "interpolation": "bspline3"}, {"op": "flip", "axes": "y"})",
+        R"({"op": "pad", "before": 1, "after": 2, "fill": 7}, {"op": "resize", "scale": 1.5, "boundary": "mirror"}, {"op": "permute", "order": [1, 0, 2]})",
+        R"({"op": "clip", "min": -20000, "max": 20000}, {"op": "rescale", "to": [0, 1]}, {"op": "gamma", "gamma": 0.7}, {"op": "normalize"})",
+        R"({"op": "window", "center": 0, "width": 30000}, {"op": "normalize", "method": "median_iqr"}, {"op": "threshold", "above": 0})"));
 
 TEST(Execute, IsTheSameForAnyNumberOfThreads) {
-  const Pipeline pipeline = pipeline_of(R"({"op": "resample", "spacing": 0.8, "interpolation": "bspline3"}, {"op": "clip", "percentiles": [1, 99]}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})");
+  const Pipeline pipeline = pipeline_of(
+      R"({"op": "resample", "spacing": 0.8, "interpolation": "bspline3"}, {"op": "clip", "percentiles": [1, 99]}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})");
   std::vector<Volume> results;
   for (int threads : {1, 2, 7}) {
     const auto context = make_context(Device::cpu(), threads);
@@ -124,17 +135,21 @@ TEST(Execute, IsTheSameForAnyNumberOfThreads) {
 
 TEST(Execute, KeepsLabelsExactAbove2To24) {
   const auto context = make_context(Device::cpu(), 2);
-  const Pipeline pipeline = pipeline_of(R"({"op": "reorient"}, {"op": "resample", "spacing": 1}, {"op": "pad", "before": 1, "after": 1}, {"op": "cast", "dtype": "uint32", "on": "label"})", kImageAndLabel);
+  const Pipeline pipeline = pipeline_of(
+      R"({"op": "reorient"}, {"op": "resample", "spacing": 1}, {"op": "pad", "before": 1, "after": 1}, {"op": "cast", "dtype": "uint32", "on": "label"})",
+      kImageAndLabel);
   Images images;
   images.emplace("image", random_volume(*context, info_of({5, 6, 7}), 1));
   VolumeInfo info = info_of({5, 6, 7}, DataType::int32);
   info.kind = ImageKind::label;
   Volume label(info, context->allocate_host(info.bytes()));
-  for (std::int64_t i = 0; i < info.value_count(); ++i) label.data_as<std::int32_t>()[i] = 16777217 + 2 * std::int32_t(i);
+  for (std::int64_t i = 0; i < info.value_count(); ++i)
+    label.data_as<std::int32_t>()[i] = 16777217 + 2 * std::int32_t(i);
   images.emplace("label", std::move(label));
   const PipelineResult result = run_pipeline(*context, pipeline, std::move(images));
   EXPECT_TRUE(same_grid(result.images.at("image").geometry(), result.images.at("label").geometry(), 0));
-  for (double value : values_of(result.images.at("label"))) EXPECT_TRUE(value == 0 || (value >= 16777217 && std::int64_t(value) % 2 == 1)) << value;
+  for (double value : values_of(result.images.at("label")))
+    EXPECT_TRUE(value == 0 || (value >= 16777217 && std::int64_t(value) % 2 == 1)) << value;
 }
 
 }  // namespace

@@ -35,6 +35,20 @@ TEST(Separable, EveryCaseAtEverySize) {
   }
 }
 
+TEST(Separable, TurnsVolumesLargerThanATile) {
+  const auto context = make_context(Device::cpu(), 2);
+  for (const auto& [type, depth] : {std::pair{DataType::uint8, 530}, std::pair{DataType::float32, 140}, std::pair{DataType::float64, 70}}) {
+    const Volume input = random_volume(info_of({70, 9, depth}, type));
+    for (const char* order : {"zyx", "zxy", "yxz", "yzx"})
+      for (const char* pad : {R"({"op":"pad","before":1,"after":[0,3,1],"fill":7})", R"({"op":"flip","axes":"xz"})"}) {
+        const GridMap turn = map_of((R"({"op":"permute","order":")" + std::string(order) + "\"}").c_str(), input.info());
+        const auto map = compose(map_of(pad, turn.output), turn);
+        const Volume output = apply_map(*context, input, *map, 7);
+        EXPECT_EQ(relative_difference(values_of(output), reference(input, *map, 7)), 0) << order << pad << to_string(type);
+      }
+  }
+}
+
 TEST(Separable, EveryPixelTypeAndSeveralComponents) {
   const auto context = make_context(Device::cpu(), 2);
   for (const DataType type : all_types()) {

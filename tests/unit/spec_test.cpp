@@ -17,15 +17,14 @@ std::string with_stages(const std::string& stages) { return R"({"volpipe": 1, "s
 std::vector<std::string> faults_of(const std::string& text) {
   try {
     parse_pipeline(text, "spec.json");
-  } catch (const SpecError& error) {
-    return error.lines();
-  }
+  } catch (const SpecError& error) { return error.lines(); }
   return {};
 }
 
 TEST(JsonText, KnowsTheLineOfEveryValue) {
   Faults faults;
-  const JsonText text = parse_json_text("{ // first\n \"a\": [1,\n  {\"b/c\": \"x\\\"}\"}],\n /* \n */ \"d\": 2}", faults);
+  const JsonText text =
+      parse_json_text("{ // first\n \"a\": [1,\n  {\"b/c\": \"x\\\"}\"}],\n /* \n */ \"d\": 2}", faults);
   ASSERT_TRUE(faults.empty());
   EXPECT_EQ(text.line_of("/a"), 2);
   EXPECT_EQ(text.line_of("/a/1"), 3);
@@ -42,6 +41,13 @@ TEST(JsonText, NamesTheLineOfASyntaxErrorAndOfAKeyGivenTwice) {
   EXPECT_TRUE(parse_json_text("{\"a\": 1,\n\"a\": 2}", twice).value.is_null());
   ASSERT_EQ(twice.list().size(), 1u);
   EXPECT_EQ(twice.list()[0].line, 2);
+}
+
+TEST(JsonText, BoundsTheDepthOfASpec) {
+  Faults faults;
+  const std::size_t depth = 100000;
+  parse_json_text(std::string(depth, '[') + std::string(depth, ']'), faults);
+  EXPECT_EQ(faults.list().size(), 1u);
 }
 
 TEST(DidYouMean, SuggestsTheNearestOnly) {
@@ -62,8 +68,11 @@ TEST(Variables, KeepTheirTypeAloneAndBecomeTextInside) {
 }
 
 TEST(DrawStream, DependsOnItsKeyAlone) {
-  const Json value = {{"sigma", {{"uniform", {1, 3}}}}, {"kind", {{"choice", {"a", "b", "c"}}}}, {"n", {{"normal", {0, 1}}}}};
-  const auto draw = [&](std::uint64_t seed, const char* item, unsigned repeat, unsigned stage) { return DrawStream(seed, item, repeat, stage).draw(value); };
+  const Json value = {
+      {"sigma", {{"uniform", {1, 3}}}}, {"kind", {{"choice", {"a", "b", "c"}}}}, {"n", {{"normal", {0, 1}}}}};
+  const auto draw = [&](std::uint64_t seed, const char* item, unsigned repeat, unsigned stage) {
+    return DrawStream(seed, item, repeat, stage).draw(value);
+  };
   const Json first = draw(1, "a", 0, 0);
   EXPECT_EQ(first, draw(1, "a", 0, 0));
   EXPECT_NE(first, draw(2, "a", 0, 0));
@@ -93,32 +102,44 @@ TEST(DrawStream, HasTheMomentsItNames) {
 }
 
 TEST(Pipeline, ListsEveryFaultWithItsLine) {
-  const std::string text = "{\"volpipe\": 1,\n\"stages\": [\n{\"op\": \"reorent\"},\n{\"op\": \"resample\", \"spcing\": 1, \"spacing\": -1},\n"
-                           "{\"op\": \"clip\", \"min\": \"a\", \"on\": \"imge\"}],\n\"outputs\": {\"image\": {\"path\": \"{stm}.xyz\", \"dtype\": \"flot32\"}}}";
+  const std::string text =
+      "{\"volpipe\": 1,\n\"stages\": [\n{\"op\": \"reorent\"},\n{\"op\": \"resample\", \"spcing\": 1, \"spacing\": "
+      "-1},\n"
+      "{\"op\": \"clip\", \"min\": \"a\", \"on\": \"imge\"}],\n\"outputs\": {\"image\": {\"path\": \"{stm}.xyz\", "
+      "\"dtype\": \"flot32\"}}}";
   EXPECT_THAT(faults_of(text),
               testing::UnorderedElementsAre(
-                  HasSubstr("spec.json:3: /stages/0/op: there is no stage 'reorent'; did you mean 'reorient'?"), HasSubstr("spec.json:4: /stages/1/spcing: there is no 'spcing' here; did you mean 'spacing'?"),
-                  HasSubstr("spec.json:4: /stages/1/spacing: 'spacing' must be a number above 0"), HasSubstr("spec.json:5: /stages/2/min: 'min' must be a number"),
-                  HasSubstr("spec.json:5: /stages/2/on: there is no image 'imge'; did you mean 'image'?"), HasSubstr("spec.json:6: /outputs/image/path: there is no field {stm}; did you mean 'stem'?"),
-                  HasSubstr("spec.json:6: /outputs/image/path: "), HasSubstr("spec.json:6: /outputs/image/dtype: 'dtype' must be one of")));
+                  HasSubstr("spec.json:3: /stages/0/op: there is no stage 'reorent'; did you mean 'reorient'?"),
+                  HasSubstr("spec.json:4: /stages/1/spcing: there is no 'spcing' here; did you mean 'spacing'?"),
+                  HasSubstr("spec.json:4: /stages/1/spacing: 'spacing' must be a number above 0"),
+                  HasSubstr("spec.json:5: /stages/2/min: 'min' must be a number"),
+                  HasSubstr("spec.json:5: /stages/2/on: there is no image 'imge'; did you mean 'image'?"),
+                  HasSubstr("spec.json:6: /outputs/image/path: there is no field {stm}; did you mean 'stem'?"),
+                  HasSubstr("spec.json:6: /outputs/image/path: "),
+                  HasSubstr("spec.json:6: /outputs/image/dtype: 'dtype' must be one of")));
 }
 
 TEST(Pipeline, ChecksTheEndsOfDistributions) {
   EXPECT_TRUE(faults_of(with_stages(R"({"op": "gaussian", "sigma": {"uniform": [0.5, 2]}})")).empty());
-  EXPECT_THAT(faults_of(with_stages(R"({"op": "gaussian", "sigma": {"uniform": [-1, 2]}})")), ElementsAre(HasSubstr("'sigma' must be")));
-  EXPECT_THAT(faults_of(with_stages(R"({"op": "gaussian", "sigma": {"uniform": [2, 1]}})")), ElementsAre(HasSubstr("low <= high")));
-  EXPECT_THAT(faults_of(with_stages(R"({"op": "gaussian", "sigma": {"choice": []}})")), ElementsAre(HasSubstr("at least one value")));
+  EXPECT_THAT(faults_of(with_stages(R"({"op": "gaussian", "sigma": {"uniform": [-1, 2]}})")),
+              ElementsAre(HasSubstr("'sigma' must be")));
+  EXPECT_THAT(faults_of(with_stages(R"({"op": "gaussian", "sigma": {"uniform": [2, 1]}})")),
+              ElementsAre(HasSubstr("low <= high")));
+  EXPECT_THAT(faults_of(with_stages(R"({"op": "gaussian", "sigma": {"choice": []}})")),
+              ElementsAre(HasSubstr("at least one value")));
 }
 
 TEST(Pipeline, SettingsReplaceDeclaredVariablesOnly) {
-  const std::string text = R"({"volpipe": 1, "variables": {"mm": 1}, "stages": [{"op": "resample", "spacing": "${mm}"}]})";
+  const std::string text =
+      R"({"volpipe": 1, "variables": {"mm": 1}, "stages": [{"op": "resample", "spacing": "${mm}"}]})";
   EXPECT_EQ(parse_pipeline(text, "s", {{"mm", Json(2)}}).spec["stages"][0]["spacing"], 2);
   EXPECT_THROW(parse_pipeline(text, "s", {{"m", Json(2)}}), SpecError);
 }
 
 TEST(Pipeline, RefusesWhatIsNotASpec) {
-  for (const char* text : {"[]", "3", "{}", R"({"volpipe": 2, "stages": []})", R"({"volpipe": 1, "stages": {}})", R"({"volpipe": 1, "stages": [3]})",
-                           R"({"volpipe": 1, "stages": [], "inputs": {}})", R"({"volpipe": 1, "stages": [], "inputs": {"a": {}, "b": {}}})"})
+  for (const char* text : {"[]", "3", "{}", R"({"volpipe": 2, "stages": []})", R"({"volpipe": 1, "stages": {}})",
+                           R"({"volpipe": 1, "stages": [3]})", R"({"volpipe": 1, "stages": [], "inputs": {}})",
+                           R"({"volpipe": 1, "stages": [], "inputs": {"a": {}, "b": {}}})"})
     EXPECT_FALSE(faults_of(text).empty()) << text;
 }
 

@@ -69,6 +69,7 @@ class Copier {
     const Index3& n = work.source_size;
     const Index3 stride{1, n[0], n[0] * n[1]};
     for (std::size_t axis = 0; axis < 3; ++axis) stride_[axis] = stride[std::size_t(work.source_axis[axis])];
+    fills_columns_ = std::any_of(work.index[0].begin(), work.index[0].end(), [](std::int32_t i) { return i < 0; });
     source_voxels_ = n[0] * n[1] * n[2];
     target_voxels_ = work.target_size[0] * work.target_size[1] * work.target_size[2];
   }
@@ -79,6 +80,9 @@ class Copier {
   }
 
  private:
+  static constexpr std::int64_t kLine = 64 / sizeof(T);
+  static constexpr std::int64_t kBand = 64, kGroup = 8, kWidth = 8 * kLine;
+
   void copy_rows(DeviceContext& context) const {
     const auto [columns, rows, planes] = work_.target_size;
     const std::vector<Run> runs = runs_of(work_.index[0]);
@@ -105,50 +109,76 @@ class Copier {
                      });
   }
 
-  void gather_row(const T* source, T* target) const {
-    for (std::size_t x = 0; x < work_.index[0].size(); ++x) {
-      const std::int32_t i = work_.index[0][x];
-      target[x] = i < 0 ? fill_ : source[i];
-    }
+  void gather_row(const T* source, T* __restrict target) const {
+    const std::int32_t* __restrict index = work_.index[0].data();
+    const std::int64_t columns = work_.target_size[0];
+    if (fills_columns_)
+      for (std::int64_t x = 0; x < columns; ++x) target[x] = index[x] < 0 ? fill_ : source[index[x]];
+    else
+      for (std::int64_t x = 0; x < columns; ++x) target[x] = source[index[x]];
   }
 
-  /// Tiles of the plane spanned by the target's x and the target axis that runs along the source's x.
+  /// Tiles of the plane spanned by the target's x and the target axis that runs along the source's x. A tile turns in a
+  /// buffer of its own, so that both volumes are met in pieces of several cache lines, each once: lines a power of two
+  /// apart push each other out of the caches. The next tile's lines are asked for ahead.
   void transpose(DeviceContext& context) const {
-    constexpr std::int64_t kTile = 64;
     const std::size_t along = work_.source_axis[1] == 0 ? 1 : 2;
     const std::size_t other = 3 - along;
     const Index3& size = work_.target_size;
-    const Index3 target_stride{1, size[0], size[0] * size[1]};
-    const std::int64_t bands = (size[along] + kTile - 1) / kTile;
-    context.parallel(bands * size[other] * work_.components, 1, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t bands = (size[along] + kBand - 1) / kBand, groups = (size[other] + kGroup - 1) / kGroup;
+    context.parallel(bands * groups * work_.components, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t piece = begin; piece < end; ++piece) {
-        const std::int64_t first = piece % bands * kTile;
-        const std::int64_t last = std::min(first + kTile, size[along]);
-        const std::int64_t o = piece / bands % size[other];
-        const std::int64_t c = piece / (bands * size[other]);
-        const std::int32_t source_o = work_.index[other][std::size_t(o)];
-        const T* source = input_ + c * source_voxels_ + std::max(source_o, 0) * stride_[other];
-        T* target = output_ + c * target_voxels_ + o * target_stride[other];
-        for (std::int64_t x0 = 0; x0 < size[0]; x0 += kTile) {
-          const std::int64_t x1 = std::min(x0 + kTile, size[0]);
-          for (std::int64_t a = first; a < last; ++a) {
-            const std::int32_t source_a = work_.index[along][std::size_t(a)];
-            const bool filled = source_a < 0 || source_o < 0;
-            T* row = target + a * target_stride[along];
-            for (std::int64_t x = x0; x < x1; ++x) {
-              const std::int32_t i = work_.index[0][std::size_t(x)];
-              row[x] = filled || i < 0 ? fill_ : source[source_a + i * stride_[0]];
-            }
-          }
-        }
+        const std::int64_t c = piece / (bands * groups);
+        const std::int64_t first = piece % bands * kBand, group = piece / bands % groups * kGroup;
+        transpose_block({along, first, std::min(first + kBand, size[along])}, {other, group, std::min(group + kGroup, size[other])},
+                        input_ + c * source_voxels_, output_ + c * target_voxels_);
       }
     });
+  }
+
+  struct Stretch { std::size_t axis; std::int64_t begin, end; };  ///< of a target axis
+
+  void transpose_block(const Stretch& along, const Stretch& other, const T* input, T* output) const {
+    const Index3& size = work_.target_size;
+    const Index3 target_stride{1, size[0], size[0] * size[1]};
+    const std::int32_t* rows = work_.index[along.axis].data() + along.begin;
+    const std::int64_t count = along.end - along.begin;
+    T tile[kBand][kWidth + kLine];
+    for (std::int64_t x = 0; x < size[0]; x += kWidth) {
+      const std::int64_t width = std::min(kWidth, size[0] - x);
+      for (std::int64_t o = other.begin; o < other.end; ++o) {
+        const T* next = o + 1 < other.end ? plane(input, other.axis, o + 1) : nullptr;
+        turn(plane(input, other.axis, o), next, work_.index[0].data() + x, width, rows, count, tile);
+        T* target = output + o * target_stride[other.axis] + along.begin * target_stride[along.axis] + x;
+        for (std::int64_t a = 0; a < count; ++a) std::copy_n(tile[a], width, target + a * target_stride[along.axis]);
+      }
+    }
+  }
+
+  /// Where the source of position o of a target axis begins; null: fill.
+  const T* plane(const T* input, std::size_t axis, std::int64_t o) const {
+    const std::int32_t index = work_.index[axis][std::size_t(o)];
+    return index < 0 ? nullptr : input + index * stride_[axis];
+  }
+
+  void turn(const T* source, const T* next, const std::int32_t* columns, std::int64_t width, const std::int32_t* rows, std::int64_t count,
+            T (*tile)[kWidth + kLine]) const {
+    for (std::int64_t x = 0; x < width; ++x) {
+      const std::int64_t offset = columns[x] * stride_[0];
+      if (next && columns[x] >= 0)
+        for (std::int64_t a = 0; a < count; a += kLine) __builtin_prefetch(next + offset + std::max(rows[a], 0));
+      if (source && columns[x] >= 0)
+        for (std::int64_t a = 0; a < count; ++a) tile[a][x] = rows[a] < 0 ? fill_ : source[offset + rows[a]];
+      else
+        for (std::int64_t a = 0; a < count; ++a) tile[a][x] = fill_;
+    }
   }
 
   const CopyWork& work_;
   const T* input_;
   T* output_;
   T fill_{};
+  bool fills_columns_ = false;
   Index3 stride_{};
   std::int64_t source_voxels_ = 0, target_voxels_ = 0;
 };

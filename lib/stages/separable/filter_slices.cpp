@@ -16,20 +16,25 @@ template <class A>
 struct Vector;
 template <>
 struct Vector<float> {
-  using type = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
+  typedef float type __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
 };
 template <>
 struct Vector<double> {
-  using type = double __attribute__((vector_size(kLanes * sizeof(double)), aligned(alignof(double)), may_alias));
+  typedef double type __attribute__((vector_size(kLanes * sizeof(double)), aligned(alignof(double)), may_alias));
 };
 
+/// A vector at any address. A member, because clang forgets the alignment of a vector type that a template hands on.
 template <class A>
-auto& lanes(A* values) {
-  return *reinterpret_cast<typename Vector<A>::type*>(values);
+struct [[gnu::may_alias]] Lanes {
+  typename Vector<A>::type value;
+};
+template <class A>
+Lanes<A>& lanes(A* values) {
+  return *reinterpret_cast<Lanes<A>*>(values);
 }
 template <class A>
-const auto& lanes(const A* values) {
-  return *reinterpret_cast<const typename Vector<A>::type*>(values);
+const Lanes<A>& lanes(const A* values) {
+  return *reinterpret_cast<const Lanes<A>*>(values);
 }
 
 /// An axis matrix in the arithmetic's type, rows trimmed to their nonzero ends.
@@ -96,7 +101,7 @@ void load_columns(const T* row, std::int64_t size, std::int64_t begin, std::int6
 inline void transpose8(const float* source, std::int64_t source_stride, float* target, std::int64_t target_stride) {
   using V = Vector<float>::type;
   V r[8], s[8];
-  for (int i = 0; i < 8; ++i) r[i] = lanes(source + i * source_stride);
+  for (int i = 0; i < 8; ++i) r[i] = lanes(source + i * source_stride).value;
   for (int i = 0; i < 8; i += 2) {
     s[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
     s[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
@@ -108,8 +113,8 @@ inline void transpose8(const float* source, std::int64_t source_stride, float* t
     r[i + 3] = __builtin_shufflevector(s[i + 1], s[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
   }
   for (int i = 0; i < 4; ++i) {
-    lanes(target + i * target_stride) = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-    lanes(target + (i + 4) * target_stride) = __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    lanes(target + i * target_stride).value = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    lanes(target + (i + 4) * target_stride).value = __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
   }
 }
 
@@ -128,9 +133,9 @@ void weigh(const typename Weights<A>::Row& row, const A* source, std::int64_t st
     const A weight = row.weights[t];
     if (weight == 0) continue;
     const A* voxels = source + t * stride;
-    for (int v = 0; v < Vectors; ++v) sum[v] += weight * lanes(voxels + v * kLanes);
+    for (int v = 0; v < Vectors; ++v) sum[v] += weight * lanes(voxels + v * kLanes).value;
   }
-  for (int v = 0; v < Vectors; ++v) lanes(target + v * kLanes) = sum[v];
+  for (int v = 0; v < Vectors; ++v) lanes(target + v * kLanes).value = sum[v];
 }
 
 template <class A>

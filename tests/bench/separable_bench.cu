@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "stages/separable/executors.h"
-#include "support/separable_reference.h"
+#include "../support/separable_reference.h"
 
 using namespace volpipe;
 

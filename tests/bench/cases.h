@@ -1,0 +1,116 @@
+// What the benches of stages time, on any device and beside any peer: one list of cases, each the stages of a spec, run
+// the way `volpipe run` runs them.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/context.h"
+#include "pipeline/execute.h"
+#include "volume/error.h"
+
+namespace volpipe::bench {
+
+struct Case {
+  std::string name;
+  std::string stages;  ///< JSON array
+  int reads = 1;       ///< times the input has to be read: 2 where statistics come first
+};
+
+/// Reflections have NumPy's names: "reflect" does not repeat the edge (volpipe's mirror), "symmetric" does (reflect).
+inline std::vector<Case> stage_cases(const Index3& size) {
+  const auto triple = [&](int numerator, int denominator) {
+    std::string text = "[";
+    for (const std::int64_t n : size) text += std::to_string(n * numerator / denominator) + ",";
+    text.back() = ']';
+    return text;
+  };
+  const auto resize = [](const std::string& interpolation) {
+    return R"([{"op":"resize","scale":0.75,"antialias":false,"boundary":"mirror","interpolation":")" + interpolation +
+           "\"}]";
+  };
+  const auto gaussian = [](int sigma) {
+    return R"([{"op":"gaussian","units":"voxel","sigma":)" + std::to_string(sigma) + "}]";
+  };
+  const auto pad = [](const std::string& boundary) {
+    return R"([{"op":"pad","before":16,"after":16,"boundary":")" + boundary + "\"}]";
+  };
+  return {
+      {"clip and scale", R"([{"op":"clip","min":-1,"max":1},{"op":"rescale","from":[-1,1],"to":[0,1]}])"},
+      {"pointwise chain of 16",  // as many instructions, and continuous, so that no voxel hangs on a rounding
+       R"([{"op":"clip","min":-3,"max":3},
+           {"op":"rescale","from":[-3,3],"to":[0,1],"clip":true},
+           {"op":"window","center":0.5,"width":0.8},
+           {"op":"threshold","above":0.05,"value":0.05},
+           {"op":"rescale","from":[0.25,0.75],"to":[-1,1]},
+           {"op":"clip","min":-0.75,"max":0.75},
+           {"op":"rescale","from":[0,2],"to":[0,1]}])"},
+      {"z-score", R"([{"op":"normalize"}])", 2},
+      {"rescale min max", R"([{"op":"rescale","to":[0,255]}])", 2},
+      {"resize nearest 0.75", resize("nearest")},
+      {"resize linear 0.75", resize("linear")},
+      {"resize bspline3 0.75", resize("bspline3")},
+      {"gaussian 1", gaussian(1)},
+      {"gaussian 2", gaussian(2)},
+      {"gaussian 4", gaussian(4)},
+      {"flip", R"([{"op":"flip","axes":"xyz"}])"},
+      {"transpose", R"([{"op":"permute","order":"zyx"}])"},
+      {"pad reflect 16", pad("mirror")},
+      {"pad symmetric 16", pad("reflect")},
+      {"crop", R"([{"op":"crop","start":)" + triple(1, 8) + R"(,"size":)" + triple(3, 4) + "}]"},
+  };
+}
+
+/// For a volume of `bench_geometry`: z, y, x become x, y, z with one flip, then 0.75 voxels for each.
+inline Case pipeline_case() {
+  return {"pipeline of five stages",
+          R"([{"op":"reorient","axes":"RAS"},
+              {"op":"resample","spacing":1,"antialias":false,"boundary":"mirror"},
+              {"op":"clip","min":-2,"max":2},
+              {"op":"normalize"},
+              {"op":"gaussian","sigma":1}])"};
+}
+
+/// 0.75 mm voxels; x runs to the Inferior, y to the Anterior, z to the Right.
+inline Geometry bench_geometry(const Index3& size) {
+  return Geometry::from_spacing(size, {0.75, 0.75, 0.75}, {}, Matrix3{{{{0, 0, 1}, {0, 1, 0}, {-1, 0, 0}}}});
+}
+
+inline const Case& case_named(const std::vector<Case>& cases, const std::string& name) {
+  for (const Case& one : cases)
+    if (one.name == name) return one;
+  throw Error(ErrorCode::internal, "there is no case '" + name + "'");
+}
+
+/// The same voxels without their ownership, so that a pass can consume them and they are still there for the next.
+inline Volume borrowed(const Volume& volume) {
+  class Nobody final : public MemorySource {
+    void release(void*, std::size_t) noexcept override {}
+  };
+  static const auto nobody = std::make_shared<Nobody>();
+  return {volume.info(), Buffer(const_cast<void*>(volume.data()), volume.info().bytes(), volume.device(), nobody)};
+}
+
+/// A case parsed and planned for volumes like `info`.
+class PlannedCase {
+ public:
+  PlannedCase(const Case& one, const VolumeInfo& info)
+      : pipeline_(parse_pipeline(R"({"volpipe":1,"stages":)" + one.stages + "}", one.name)),
+        plan_(make_plan(pipeline_, {{"image", info}}, {})) {}
+
+  Volume run(DeviceContext& context, Volume volume) const {
+    Images images;
+    images.emplace("image", std::move(volume));
+    Notices notices;
+    for (const Group& group : plan_.groups) run_group(context, pipeline_, group, images, notices);
+    return std::move(images.at("image"));
+  }
+  const Plan& plan() const { return plan_; }
+
+ private:
+  Pipeline pipeline_;
+  Plan plan_;
+};
+
+}  // namespace volpipe::bench

@@ -1,0 +1,382 @@
+// The stages on the CPU beside ITK's filters for the same work, on the same voxels and as many threads. A benchmark is
+// named <case>/<who>; its counter "difference" is the greatest difference from volpipe's result away from the edges
+// (where the two may extend the image differently), in parts of the result's range. cpu.py makes a table of the output.
+#include <benchmark/benchmark.h>
+#include <itkBSplineInterpolateImageFunction.h>
+#include <itkClampImageFilter.h>
+#include <itkDiscreteGaussianImageFilter.h>
+#include <itkFlipImageFilter.h>
+#include <itkIntensityWindowingImageFilter.h>
+#include <itkLinearInterpolateImageFunction.h>
+#include <itkMirrorPadImageFilter.h>
+#include <itkMultiThreaderBase.h>
+#include <itkNearestNeighborInterpolateImageFunction.h>
+#include <itkNormalizeImageFilter.h>
+#include <itkPermuteAxesImageFilter.h>
+#include <itkRegionOfInterestImageFilter.h>
+#include <itkResampleImageFilter.h>
+#include <itkRescaleIntensityImageFilter.h>
+#include <itkShiftScaleImageFilter.h>
+#include <itkSmoothingRecursiveGaussianImageFilter.h>
+#include <itkStatisticsImageFilter.h>
+#include <itkThresholdImageFilter.h>
+#include <itkVersion.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <random>
+
+#include "bench/cases.h"
+
+namespace volpipe::bench {
+namespace {
+
+using Image = itk::Image<float, 3>;
+using Picture = Image::Pointer;
+using Threader = itk::MultiThreaderBase::ThreaderEnum;
+
+template <class Filter>
+Picture output_of(Filter& filter) {
+  filter->Update();
+  const Picture output = filter->GetOutput();
+  output->DisconnectPipeline();
+  return output;
+}
+
+template <class Filter>
+auto filter_of(const Image* input) {
+  const auto filter = Filter::New();
+  filter->SetInput(input);
+  return filter;
+}
+
+// Each builds its filter anew, as a program does for each image; so does volpipe with its output.
+namespace with_itk {
+
+Picture clamp(const Image* input, float low, float high) {
+  const auto filter = filter_of<itk::ClampImageFilter<Image, Image>>(input);
+  filter->SetBounds(low, high);
+  return output_of(filter);
+}
+
+Picture window(const Image* input, float low, float high, float to_low, float to_high) {
+  const auto filter = filter_of<itk::IntensityWindowingImageFilter<Image, Image>>(input);
+  filter->SetWindowMinimum(low);
+  filter->SetWindowMaximum(high);
+  filter->SetOutputMinimum(to_low);
+  filter->SetOutputMaximum(to_high);
+  return output_of(filter);
+}
+
+Picture shift_scale(const Image* input, double shift, double scale) {
+  const auto filter = filter_of<itk::ShiftScaleImageFilter<Image, Image>>(input);
+  filter->SetShift(shift);
+  filter->SetScale(scale);
+  return output_of(filter);
+}
+
+Picture raise(const Image* input, float low) {
+  const auto filter = filter_of<itk::ThresholdImageFilter<Image>>(input);
+  filter->ThresholdBelow(low);
+  filter->SetOutsideValue(low);
+  return output_of(filter);
+}
+
+Picture chain(const Image* input) {
+  Picture image = clamp(input, -3, 3);
+  image = window(image, -3, 3, 0, 1);
+  image = window(image, 0.1f, 0.9f, 0, 1);
+  image = raise(image, 0.05f);
+  image = shift_scale(image, -0.5, 4);
+  image = clamp(image, -0.75f, 0.75f);
+  return shift_scale(image, 0, 0.5);
+}
+
+Picture normalize(const Image* input) {
+  const auto filter = filter_of<itk::NormalizeImageFilter<Image, Image>>(input);
+  return output_of(filter);
+}
+
+Picture rescale(const Image* input) {
+  const auto filter = filter_of<itk::RescaleIntensityImageFilter<Image, Image>>(input);
+  filter->SetOutputMinimum(0);
+  filter->SetOutputMaximum(255);
+  return output_of(filter);
+}
+
+template <class Interpolator>
+Picture resize(const Image* input, const auto& prepare) {
+  const auto filter = filter_of<itk::ResampleImageFilter<Image, Image>>(input);
+  const auto interpolator = Interpolator::New();
+  prepare(*interpolator);
+  filter->SetInterpolator(interpolator);
+  Image::SizeType size = input->GetLargestPossibleRegion().GetSize();
+  Image::SpacingType spacing = input->GetSpacing();
+  Image::PointType origin = input->GetOrigin();
+  itk::ContinuousIndex<double, 3> first;
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    const double old = double(size[axis]);
+    size[axis] = itk::SizeValueType(std::floor(old * 0.75 + 0.5));
+    const double ratio = old / double(size[axis]);
+    spacing[axis] *= ratio;
+    first[axis] = (ratio - 1) / 2;
+  }
+  input->TransformContinuousIndexToPhysicalPoint(first, origin);
+  filter->SetSize(size);
+  filter->SetOutputSpacing(spacing);
+  filter->SetOutputOrigin(origin);
+  filter->SetOutputDirection(input->GetDirection());
+  return output_of(filter);
+}
+
+Picture resize_nearest(const Image* input) {
+  return resize<itk::NearestNeighborInterpolateImageFunction<Image>>(input, [](auto&) {});
+}
+
+Picture resize_linear(const Image* input) {
+  return resize<itk::LinearInterpolateImageFunction<Image>>(input, [](auto&) {});
+}
+
+Picture resize_bspline3(const Image* input) {
+  return resize<itk::BSplineInterpolateImageFunction<Image, double, float>>(input, [](auto& interpolator) {
+    interpolator.SetSplineOrder(3);
+    interpolator.SetNumberOfWorkUnits(itk::MultiThreaderBase::GetGlobalDefaultNumberOfThreads());
+  });
+}
+
+Picture discrete_gaussian(const Image* input, double sigma, double error) {
+  const auto filter = filter_of<itk::DiscreteGaussianImageFilter<Image, Image>>(input);
+  filter->SetUseImageSpacing(false);
+  filter->SetVariance(sigma * sigma);
+  filter->SetMaximumError(error);
+  filter->SetMaximumKernelWidth(1000);
+  return output_of(filter);
+}
+
+Picture recursive_gaussian(const Image* input, double sigma) {
+  const auto filter = filter_of<itk::SmoothingRecursiveGaussianImageFilter<Image, Image>>(input);
+  filter->SetSigma(sigma * input->GetSpacing()[0]);
+  return output_of(filter);
+}
+
+Picture flip(const Image* input, bool x, bool y, bool z) {
+  const auto filter = filter_of<itk::FlipImageFilter<Image>>(input);
+  itk::FixedArray<bool, 3> axes;
+  axes[0] = x, axes[1] = y, axes[2] = z;
+  filter->SetFlipAxes(axes);
+  return output_of(filter);
+}
+
+Picture transpose(const Image* input) {
+  const auto filter = filter_of<itk::PermuteAxesImageFilter<Image>>(input);
+  itk::FixedArray<unsigned, 3> order;
+  for (unsigned axis = 0; axis < 3; ++axis) order[axis] = 2 - axis;
+  filter->SetOrder(order);
+  return output_of(filter);
+}
+
+Picture pad(const Image* input) {
+  const auto filter = filter_of<itk::MirrorPadImageFilter<Image, Image>>(input);
+  filter->SetPadBound(Image::SizeType::Filled(16));
+  return output_of(filter);
+}
+
+Picture crop(const Image* input) {
+  const auto filter = filter_of<itk::RegionOfInterestImageFilter<Image, Image>>(input);
+  Image::RegionType region = input->GetLargestPossibleRegion();
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    region.SetIndex(axis, itk::IndexValueType(region.GetSize(axis) / 8));
+    region.SetSize(axis, region.GetSize(axis) * 3 / 4);
+  }
+  filter->SetRegionOfInterest(region);
+  return output_of(filter);
+}
+
+Picture pipeline(const Image* input) {
+  Picture image = flip(transpose(input), false, false, true);
+  image = clamp(resize_linear(image), -2, 2);
+  return recursive_gaussian(normalize(image), 1);
+}
+
+}  // namespace with_itk
+
+/// The voxels of both, and what volpipe makes of them, computed once a case.
+class Bench {
+ public:
+  Bench(std::int64_t edge, int threads)
+      : context_(make_context(Device::cpu(), threads)), input_(random_volume(edge)), image_(image_of(input_)) {
+    itk::MultiThreaderBase::SetGlobalMaximumNumberOfThreads(itk::ThreadIdType(threads));
+    itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(itk::ThreadIdType(threads));
+  }
+
+  void add_all() {
+    add_stages(
+        "clip and scale",
+        {{"ClampImageFilter, ShiftScaleImageFilter",
+          [](const Image* image) { return with_itk::shift_scale(with_itk::clamp(image, -1, 1), 1, 0.5); }},
+         {"IntensityWindowingImageFilter", [](const Image* image) { return with_itk::window(image, -1, 1, 0, 1); }}});
+    add_stages("pointwise chain of 16", {{"seven filters", with_itk::chain}});
+    add_stages("z-score", {{"NormalizeImageFilter", with_itk::normalize}});
+    add_stages("rescale min max", {{"RescaleIntensityImageFilter", with_itk::rescale}});
+    add_stages("resize nearest 0.75", {{"ResampleImageFilter, NearestNeighbor", with_itk::resize_nearest}});
+    add_stages("resize linear 0.75", {{"ResampleImageFilter, Linear", with_itk::resize_linear}});
+    add_stages("resize bspline3 0.75", {{"ResampleImageFilter, BSpline 3", with_itk::resize_bspline3}});
+    for (const int sigma : {1, 2, 4})
+      add_stages("gaussian " + std::to_string(sigma),
+                 {{"DiscreteGaussianImageFilter, error 1e-2",
+                   [sigma](const Image* image) { return with_itk::discrete_gaussian(image, sigma, 1e-2); }},
+                  {"DiscreteGaussianImageFilter, error 1e-4",
+                   [sigma](const Image* image) { return with_itk::discrete_gaussian(image, sigma, 1e-4); }},
+                  {"SmoothingRecursiveGaussianImageFilter",
+                   [sigma](const Image* image) { return with_itk::recursive_gaussian(image, sigma); }}});
+    add_stages("flip",
+               {{"FlipImageFilter", [](const Image* image) { return with_itk::flip(image, true, true, true); }}});
+    add_stages("transpose", {{"PermuteAxesImageFilter", with_itk::transpose}});
+    add_stages("pad symmetric 16", {{"MirrorPadImageFilter", with_itk::pad}});
+    add_stages("crop", {{"RegionOfInterestImageFilter", with_itk::crop}});
+    add(pipeline_case(), {{"six filters", with_itk::pipeline}});
+    add_statistics();
+    add_percentiles();
+  }
+
+ private:
+  using Peer = std::pair<std::string, std::function<Picture(const Image*)>>;
+
+  static Volume random_volume(std::int64_t edge) {
+    VolumeInfo info;
+    info.geometry = bench_geometry({edge, edge, edge});
+    Volume volume(info, Buffer::host(info.bytes()));
+    std::mt19937 engine(1);
+    std::normal_distribution<float> normal;
+    std::generate_n(volume.data_as<float>(), info.value_count(), [&] { return normal(engine); });
+    return volume;
+  }
+
+  static Picture image_of(const Volume& volume) {
+    const Picture image = Image::New();
+    const Index3& size = volume.geometry().size();
+    image->SetRegions(
+        Image::SizeType{{itk::SizeValueType(size[0]), itk::SizeValueType(size[1]), itk::SizeValueType(size[2])}});
+    image->SetSpacing(Image::SpacingType(0.75));
+    image->Allocate();
+    std::copy_n(volume.data_as<float>(), volume.info().value_count(), image->GetBufferPointer());
+    return image;
+  }
+
+  template <class Work>
+  static void add_benchmark(const std::string& name, Work work) {
+    benchmark::RegisterBenchmark(name.c_str(), work)->Unit(benchmark::kMillisecond)->UseRealTime();
+  }
+
+  /// The peer with either of ITK's own threaders.
+  template <class Work>
+  void add_peer(const std::string& name, Work work) {
+    for (const auto& [threader, word] : {std::pair{Threader::Pool, "pool"}, std::pair{Threader::Platform, "platform"}})
+      add_benchmark(name + ", " + word, [threader = threader, work](benchmark::State& state) {
+        itk::MultiThreaderBase::SetGlobalDefaultThreader(threader);
+        work(state);
+      });
+  }
+
+  void add_stages(const std::string& name, const std::vector<Peer>& peers) {
+    add(case_named(stage_cases(input_.geometry().size()), name), peers);
+  }
+
+  void add(const Case& one, const std::vector<Peer>& peers) {
+    const auto planned = std::make_shared<PlannedCase>(one, input_.info());
+    add_benchmark(one.name + "/volpipe", [this, planned](benchmark::State& state) {
+      for (auto _ : state) benchmark::DoNotOptimize(planned->run(*context_, borrowed(input_)).data());
+    });
+    for (const Peer& peer : peers)
+      add_peer(one.name + "/" + peer.first,
+               [this, planned, run = peer.second, name = one.name + peer.first](benchmark::State& state) {
+                 for (auto _ : state) benchmark::DoNotOptimize(run(image_)->GetBufferPointer());
+                 if (!differences_.contains(name))
+                   differences_[name] = difference(planned->run(*context_, borrowed(input_)), run(image_));
+                 state.counters["difference"] = differences_[name];
+               });
+  }
+
+  void add_statistics() {
+    add_benchmark("statistics/volpipe", [this](benchmark::State& state) {
+      for (auto _ : state) benchmark::DoNotOptimize(compute_moments(*context_, values()));
+    });
+    add_peer("statistics/StatisticsImageFilter", [this](benchmark::State& state) {
+      for (auto _ : state) {
+        const auto filter = filter_of<itk::StatisticsImageFilter<Image>>(image_.GetPointer());
+        filter->Update();
+        benchmark::DoNotOptimize(filter->GetSigma());
+      }
+    });
+  }
+
+  void add_percentiles() {
+    add_benchmark("percentiles 1 and 99/volpipe", [this](benchmark::State& state) {
+      const double percents[] = {1, 99};
+      for (auto _ : state) benchmark::DoNotOptimize(compute_percentiles(*context_, values(), percents));
+    });
+    add_benchmark("percentiles 1 and 99/std::nth_element twice on a copy, one thread", [this](benchmark::State& state) {
+      const float* voxels = input_.data_as<float>();
+      const std::ptrdiff_t count = input_.info().value_count();
+      for (auto _ : state) {
+        std::vector<float> copy(voxels, voxels + count);
+        const auto low = copy.begin() + count / 100, high = copy.begin() + count - 1 - count / 100;
+        std::nth_element(copy.begin(), high, copy.end());
+        std::nth_element(copy.begin(), low, high);
+        benchmark::DoNotOptimize(*low + *high);
+      }
+    });
+  }
+
+  SampledValues values() const { return {inputs_, &identity_, input_.info().value_count()}; }
+
+  /// Greatest difference away from the edges in parts of the range; a failure when the sizes differ.
+  static double difference(const Volume& ours, const Image* theirs) {
+    const Index3& size = ours.geometry().size();
+    const Image::SizeType its = theirs->GetLargestPossibleRegion().GetSize();
+    if (its != Image::SizeType{{itk::SizeValueType(size[0]), itk::SizeValueType(size[1]), itk::SizeValueType(size[2])}})
+      throw Error(ErrorCode::internal, "the peer's result has another size");
+    const float* a = ours.data_as<float>();
+    const float* b = theirs->GetBufferPointer();
+    const auto [low, high] = std::minmax_element(a, a + ours.info().value_count());
+    double worst = 0;
+    const std::int64_t edge = std::min<std::int64_t>(24, size[0] / 3);
+    for (std::int64_t z = edge; z < size[2] - edge; ++z)
+      for (std::int64_t y = edge; y < size[1] - edge; ++y)
+        for (std::int64_t x = edge; x < size[0] - edge; ++x) {
+          const std::int64_t i = (z * size[1] + y) * size[0] + x;
+          worst = std::max(worst, std::abs(double(a[i]) - double(b[i])));
+        }
+    return worst / (double(*high) - double(*low));
+  }
+
+  std::unique_ptr<DeviceContext> context_;
+  Volume input_;
+  Picture image_;
+  Program identity_;
+  std::array<ProgramInput, 1> inputs_{ProgramInput{input_.data(), input_.dtype()}};
+  std::map<std::string, double> differences_;
+};
+
+}  // namespace
+}  // namespace volpipe::bench
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  std::int64_t size = 256;
+  int threads = volpipe::available_threads();
+  CLI::App app("Stages of volpipe and ITK's filters on the CPU; takes Google Benchmark's flags too");
+  app.add_option("--size", size, "edge of the volume, voxels")->capture_default_str()->check(CLI::Range(16, 1024));
+  app.add_option("--threads", threads, "threads of both")->capture_default_str()->check(CLI::Range(1, 1024));
+  CLI11_PARSE(app, argc, argv);
+  benchmark::AddCustomContext("volpipe_threads", std::to_string(threads));
+  benchmark::AddCustomContext("volpipe_size", std::to_string(size));
+  benchmark::AddCustomContext("itk_version", ITK_VERSION);
+  volpipe::bench::Bench bench(size, threads);
+  bench.add_all();
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}
