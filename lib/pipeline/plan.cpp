@@ -184,13 +184,21 @@ class Planner {
     }
   }
 
+  static std::size_t statistics_bytes(const Group& group) {
+    std::size_t most = 0;
+    for (const auto& stage : group.pointwise)
+      if (const auto request = stage->request())
+        most = std::max(most, statistics_scratch_bytes(group.input.value_count(), group.precision, !request->percentiles.empty()));
+    return most;
+  }
+
   std::size_t peak_bytes() const {
     std::map<std::string, std::size_t> held;
     std::size_t total = 0;
     for (const auto& [name, info] : plan_.inputs) total += held[name] = info.bytes();
     std::size_t peak = total;
     for (const Group& group : plan_.groups) {
-      const std::size_t scratch = group.kind == GroupKind::separable ? scratch_bytes(group.input, group.map) : 0;
+      const std::size_t scratch = group.kind == GroupKind::separable ? scratch_bytes(group.input, group.map) : statistics_bytes(group);
       peak = std::max(peak, total + group.output.bytes() + scratch);
       total += group.output.bytes() - held[group.image];
       held[group.image] = group.output.bytes();

@@ -32,6 +32,12 @@ TEST(Plan, FusesPointwiseRunsAndMapsOfTheGrid) {
   EXPECT_EQ(plan.outputs.at("image").geometry.size(), (Index3{3, 3, 3}));
 }
 
+TEST(Plan, CountsTheScratchMemoryOfPercentiles) {
+  const VolumeInfo info = info_of({256, 256, 256});
+  const auto peak = [&](const char* stage) { return plan_of(pipeline_of(stage), {{"image", info}}).peak_device_bytes; };
+  EXPECT_GE(peak(R"({"op": "clip", "percentiles": [1, 99]})"), peak(R"({"op": "clip", "min": 0})") + info.bytes() / 8);
+}
+
 TEST(Plan, DoesNotComposeTwoInterpolations) {
   const Plan plan = plan_of(pipeline_of(R"({"op": "resample", "spacing": 1}, {"op": "resize", "size": 5})"),
                             {{"image", info_of({9, 8, 7})}});
