@@ -39,6 +39,17 @@ TEST(Plan, DoesNotComposeTwoInterpolations) {
   EXPECT_THAT(plan.groups[0].ended_by, HasSubstr("would change the result"));
 }
 
+TEST(Plan, DoublePrecisionHoldsWhereAComputingStageCopies) {
+  for (const char* stage : {R"({"op": "resize", "size": 4, "precision": "double"})",
+                            R"({"op": "gaussian", "sigma": 0, "precision": "double"})",
+                            R"({"op": "resize", "size": [4, 2, 1], "antialias": false, "precision": "double"})"}) {
+    const Plan plan = plan_of(pipeline_of(stage), {{"image", info_of({4, 4, 4}, DataType::float64)}});
+    EXPECT_EQ(plan.outputs.at("image").dtype, DataType::float64) << stage;
+  }
+  const char* flip = R"({"op": "flip", "axes": "x", "precision": "double"})";
+  EXPECT_EQ(plan_of(pipeline_of(flip), {{"image", info_of({4, 4, 4})}}).outputs.at("image").dtype, DataType::float32);
+}
+
 TEST(Plan, RunsAMaskBeforeTheMaskChanges) {
   const Pipeline pipeline = pipeline_of(
       R"({"op": "flip", "axes": "x"}, {"op": "normalize", "mask": "label"}, {"op": "crop", "start": [0, 0, 0], "size": 2})",

@@ -44,6 +44,7 @@ class Gaussian final : public SeparableStage {
     std::array<AxisRule, 3> rules;
     for (std::size_t axis = 0; axis < 3; ++axis) rules[axis] = {axis_matrix(input.geometry, axis)};
     GridMap map = grid_map(input, {0, 1, 2}, std::move(rules), params_.fill);
+    map.computes = true;
     map.output.dtype = DataType::float32;
     return map;
   }

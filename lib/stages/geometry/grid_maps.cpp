@@ -125,7 +125,8 @@ GridMap sampling_map(const VolumeInfo& input, const std::array<AxisSamples, 3>& 
     smooths = smooths || !rules[axis].matrix.copies();
   }
   GridMap map = grid_map(input, kSameAxes, std::move(rules), params.fill);
-  if (interpolation != Interpolation::nearest || smooths) map.output.dtype = DataType::float32;
+  map.computes = interpolation != Interpolation::nearest || smooths;
+  if (map.computes) map.output.dtype = DataType::float32;
   return map;
 }
 

@@ -230,11 +230,13 @@ bool keeps_fill(const GridMap& map) {
 
 std::optional<GridMap> compose(const GridMap& second, const GridMap& first) {
   if (!second.copies() && !first.copies()) return std::nullopt;
-  if (first.copies() && !second.copies() && !keeps_fill(first)) return std::nullopt;
+  if (!first.computes && second.computes && !keeps_fill(first)) return std::nullopt;
+  if (first.computes && second.computes && first.output.dtype != second.output.dtype) return std::nullopt;
   const bool both_fill = second.uses_fill() && first.uses_fill();
   if (both_fill && second.fill != first.fill) return std::nullopt;
   if (second.uses_fill() && second.fill.minimum) return std::nullopt;
-  GridMap result{second.output, {}, {}, second.uses_fill() ? second.fill : first.fill};
+  GridMap result{
+      second.output, {}, {}, second.uses_fill() ? second.fill : first.fill, first.computes || second.computes};
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const auto through = std::size_t(second.source_axis[axis]);
     result.source_axis[axis] = first.source_axis[through];
