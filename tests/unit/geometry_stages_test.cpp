@@ -231,6 +231,17 @@ TEST(Resample, RefusesWhatCannotFit) {
   EXPECT_NE(fault_of(R"({"op":"resample"})"), "");
 }
 
+TEST(Resample, ToOneVoxelFromAnySpacing) {
+  const auto context = make_context(Device::cpu());
+  const Volume input = volume_from(info_of({6, 5, 4}), [](std::int64_t) { return 3; });
+  for (const char* spacing : {"1e6", "1e9", "1e10", "1e12"}) {
+    const GridMap map = map_of((R"({"op":"resample","spacing":)" + std::string(spacing) + "}").c_str(), input.info());
+    const std::vector<double> values = values_of(apply_map(*context, input, map, 0));
+    ASSERT_EQ(values.size(), 1u);
+    EXPECT_NEAR(values[0], 3, 1e-6);
+  }
+}
+
 TEST(Resample, RampsKeepTheirWorldValues) {
   const auto context = make_context(Device::cpu());
   VolumeInfo info = oriented("RPI", {40, 41, 42});
@@ -348,6 +359,8 @@ TEST(GaussianStage, RefusesNonsense) {
   EXPECT_NE(fault_of(R"({"op":"gaussian","sigma":[0,1,1],"order":[1,0,0]})"), "");
   EXPECT_NE(fault_of(R"({"op":"gaussian","sigma":1,"order":4})"), "");
   EXPECT_NE(refusal_of(R"({"op":"gaussian","sigma":1e7})", info_of({3, 3, 3})), "");
+  EXPECT_NE(refusal_of(R"({"op":"gaussian","sigma":1e300})", info_of({3, 3, 3})).find("over 4e+300 voxels"),
+            std::string::npos);
 }
 
 TEST(Stages, ExamplesRunOnAnyImage) {

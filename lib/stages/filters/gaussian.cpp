@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstdio>
 
 #include "stages/geometry/grid_maps.h"
 #include "volume/error.h"
@@ -53,10 +54,13 @@ class Gaussian final : public SeparableStage {
   AxisMatrix axis_matrix(const Geometry& geometry, std::size_t axis) const {
     const double unit = params_.units == Units::mm ? geometry.spacing()[axis] : 1.0;
     const double sigma = params_.sigma.value[axis] / unit;
-    if (params_.truncate * sigma > kLongestRadius)
-      throw Error(ErrorCode::usage, "'sigma' reaches over " + std::to_string(std::int64_t(params_.truncate * sigma)) +
-                                        " voxels, at most " + std::to_string(std::int64_t(kLongestRadius)) +
-                                        " are possible: use a smaller 'sigma' or 'truncate'");
+    if (!(params_.truncate * sigma <= kLongestRadius)) {
+      char words[160];
+      std::snprintf(words, sizeof words,
+                    "'sigma' reaches over %.6g voxels, at most %.0f are possible: use a smaller 'sigma' or 'truncate'",
+                    params_.truncate * sigma, kLongestRadius);
+      throw Error(ErrorCode::usage, words);
+    }
     const int order = int(params_.order.value[axis]);
     std::vector<double> kernel = gaussian_kernel(sigma, order, params_.truncate);
     for (double& weight : kernel) weight /= std::pow(unit, order);
