@@ -231,6 +231,21 @@ TEST(Resample, RefusesWhatCannotFit) {
   EXPECT_NE(fault_of(R"({"op":"resample"})"), "");
 }
 
+TEST(Grids, ThatCannotFitAreRefusedBeforeTheirTables) {
+  const VolumeInfo input = info_of({6, 5, 4}, DataType::int16);
+  EXPECT_EQ(refusal_of(R"({"op":"pad","before":[100000000,0,0]})", input),
+            "the result would have 100000006 x 5 x 4 voxels (3.73 GiB), at most 16777216 an axis and 1099511627776 in "
+            "all are possible: change the sizes or the spacing");
+  for (const char* entry : {R"({"op":"pad","after":1000000000})", R"({"op":"pad_to","size":[1,1,1000000000]})",
+                            R"({"op":"pad_divisible","k":1000000000})", R"({"op":"crop_or_pad","size":1000000000})",
+                            R"({"op":"resize","size":[1000000000,1,1]})", R"({"op":"resize","scale":1e300})",
+                            R"({"op":"resize","size":16000000})", R"({"op":"resample","spacing":1e-300})"}) {
+    const std::string message = refusal_of(entry, input);
+    EXPECT_NE(message.find("GiB"), std::string::npos) << entry << ": " << message;
+    EXPECT_LT(message.size(), 220u) << message;
+  }
+}
+
 TEST(Resample, ToOneVoxelFromAnySpacing) {
   const auto context = make_context(Device::cpu());
   const Volume input = volume_from(info_of({6, 5, 4}), [](std::int64_t) { return 3; });

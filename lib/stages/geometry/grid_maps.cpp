@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 
 #include "volume/error.h"
 
@@ -12,7 +11,14 @@ namespace volpipe {
 namespace {
 
 constexpr double kMostVoxels = 1099511627776.0;  // 2^40
+constexpr double kLongestAxis = 16777216;        // 2^24: the tables of an axis take about 100 bytes a voxel
 constexpr std::array<int, 3> kSameAxes{0, 1, 2};
+
+std::string in_words(double voxels) {
+  char words[32];
+  std::snprintf(words, sizeof words, voxels < 1e12 ? "%.0f" : "%.3g", voxels);
+  return words;
+}
 
 Interpolation interpolation_for(const VolumeInfo& input, const SamplingParams& params) {
   const bool label = input.kind == ImageKind::label;
@@ -64,7 +70,7 @@ GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis,
 }
 
 GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, Boundary boundary, Fill fill) {
-  check_grid_size({double(size[0]), double(size[1]), double(size[2])});
+  check_grid_size(input, {double(size[0]), double(size[1]), double(size[2])});
   std::array<AxisRule, 3> rules;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const std::int64_t source_size = input.geometry.size()[axis];
@@ -75,17 +81,23 @@ GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& s
   return grid_map(input, kSameAxes, std::move(rules), fill);
 }
 
-void check_grid_size(const Vec3& size) {
-  const bool empty = *std::min_element(size.begin(), size.end()) < 1;
-  const bool fits = *std::max_element(size.begin(), size.end()) <= double(std::numeric_limits<std::int32_t>::max()) &&
-                    size[0] * size[1] * size[2] <= kMostVoxels;
+void check_grid_size(const VolumeInfo& input, const Vec3& size) {
+  const Index3& n = input.geometry.size();
+  bool fits = size[0] * size[1] * size[2] <= kMostVoxels, empty = false;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    fits = fits && size[axis] <= std::max(kLongestAxis, double(n[axis]));
+    empty = empty || size[axis] < 1;
+  }
   if (!empty && fits) return;
+  const std::string would =
+      "the result would have " + in_words(size[0]) + " x " + in_words(size[1]) + " x " + in_words(size[2]) + " voxels";
+  if (empty) throw Error(ErrorCode::usage, would + ", and every axis needs at least one: change the sizes");
+  const double gib =
+      size[0] * size[1] * size[2] * double(input.components) * double(size_of(input.dtype)) / 1073741824.0;
   char words[160];
-  std::snprintf(words, sizeof words,
-                "the result would have %.0f x %.0f x %.0f voxels, %s: change the sizes or the spacing", size[0],
-                size[1], size[2],
-                empty ? "and every axis needs at least one" : "more than volpipe holds (2^40, 2^31 on an axis)");
-  throw Error(ErrorCode::usage, words);
+  std::snprintf(words, sizeof words, " (%.3g GiB), at most %.0f an axis and %.0f in all are possible: %s", gib,
+                kLongestAxis, kMostVoxels, "change the sizes or the spacing");
+  throw Error(ErrorCode::usage, would + words);
 }
 
 double round_half_up(double voxels) { return std::max(1.0, std::floor(voxels + 0.5 + 1e-3)); }
