@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "volume/error.h"
+
 namespace volpipe {
 namespace {
 

@@ -114,13 +114,12 @@ std::vector<double> fold_kernel(std::span<const double> kernel, std::int64_t siz
 /// one at either end. The sum over the whole radius is its integral and the trapezoid's ends (Euler-Maclaurin; what is
 /// left falls with 1 / sigma^2).
 std::vector<double> wide_gaussian_kernel(double sigma, std::int64_t size, double radius) {
-  const double variance = sigma * sigma;
   const double sum = sigma * std::sqrt(2 * std::numbers::pi) * std::erf(radius / (sigma * std::numbers::sqrt2)) +
-                     std::exp(-0.5 * radius * radius / variance);
+                     std::exp(-0.5 * std::pow(radius / sigma, 2));
   std::vector<double> kernel;
   double inside = 0;
   for (std::int64_t x = -size; x <= size; ++x) {
-    kernel.push_back(std::exp(-0.5 * double(x) * double(x) / variance) / sum);
+    kernel.push_back(std::exp(-0.5 * std::pow(double(x) / sigma, 2)) / sum);
     if (std::abs(x) < size) inside += kernel.back();
   }
   kernel.front() = kernel.back() = (1 - inside) / 2;
