@@ -54,6 +54,8 @@ class IntensityTest : public testing::Test {
       SampledValues values{{&input, 1}, &program, row.count};
       if (request->mask.kind == Mask::Kind::nonzero) values.selection.kind = Selection::Kind::nonzero;
       if (request->mask.kind == Mask::Kind::above) values.selection = {Selection::Kind::above, request->mask.threshold};
+      if (request->mask.kind == Mask::Kind::foreground)
+        values.selection = {Selection::Kind::above, otsu_threshold(*cpu_, values)};
       if (mask) values.selection = {Selection::Kind::mask, 0, mask->input()};
       if (request->moments) statistics.moments = compute_moments(*cpu_, values);
       statistics.percentiles = compute_percentiles(*cpu_, values, request->percentiles);
@@ -248,6 +250,18 @@ TEST_F(IntensityTest, NormalizeOfDegenerateImages) {
                 .notices.list()[0]
                 .code,
             "constant_image");
+}
+
+TEST_F(IntensityTest, NormalizeByTheForegroundOfAConstantImageIsZero) {
+  for (const char* method : {"zscore", "median_iqr"}) {
+    const StageResult result =
+        run({{"op", "normalize"}, {"method", method}, {"mask", "foreground"}}, Row(std::vector<float>{5, 5, kNan}));
+    EXPECT_EQ(result->at(0), 0);
+    EXPECT_EQ(result->at(1), 0);
+    EXPECT_TRUE(std::isnan(result->at(2)));
+    ASSERT_EQ(result.notices.list().size(), 1u);
+    EXPECT_EQ(result.notices.list()[0].code, "constant_image");
+  }
 }
 
 TEST_F(IntensityTest, NormalizePerComponentAsksForIt) {
