@@ -177,6 +177,23 @@ TEST(Pad, FollowsNumpy) {
   EXPECT_EQ(padded("wrap"), (std::vector<double>{3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1}));
 }
 
+TEST(Pad, RefusesAFillThePixelTypeCannotHold) {
+  const VolumeInfo input = info_of({3, 1, 1}, DataType::uint8);
+  for (const char* fill : {"300", "-5", "0.5"}) {
+    const std::string pad = R"({"op":"pad","after":1,"fill":)" + std::string(fill) + "}";
+    EXPECT_EQ(refusal_of(pad.c_str(), input), "'fill' " + std::string(fill) +
+                                                  " is no value of uint8 voxels: choose one that is, or cast the image "
+                                                  "first");
+    EXPECT_EQ(refusal_of(pad.c_str(), info_of({3, 1, 1})), "");
+  }
+  EXPECT_EQ(refusal_of(R"({"op":"pad","after":1,"fill":255})", input), "");
+  EXPECT_EQ(refusal_of(R"({"op":"crop_or_pad","size":1,"fill":300})", input), "");  // nothing is filled
+  EXPECT_NE(refusal_of(R"({"op":"pad","after":1,"fill":1e39})", info_of({3, 1, 1})), "");
+  EXPECT_NE(refusal_of(R"({"op":"resample","spacing":0.4,"interpolation":"nearest","boundary":"constant","fill":-1})",
+                       input),
+            "");
+}
+
 TEST(Resample, SizesRoundHalfUpWithTolerance) {
   const auto size_at = [](double from, double to, std::int64_t n, const char* grid) {
     VolumeInfo input = info_of({n, 1, 1});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "volume/error.h"
 
@@ -13,6 +14,23 @@ namespace {
 constexpr double kMostVoxels = 1099511627776.0;  // 2^40
 constexpr double kLongestAxis = 16777216;        // 2^24: the tables of an axis take about 100 bytes a voxel
 constexpr std::array<int, 3> kSameAxes{0, 1, 2};
+
+bool holds_fill(DataType type, double fill) {
+  if (type == DataType::float32) return std::abs(fill) <= double(std::numeric_limits<float>::max());
+  if (is_floating(type)) return true;
+  const IntegerRange range = integer_range(type);
+  return fill == std::floor(fill) && fill >= range.lowest && fill <= range.highest;
+}
+
+/// Throws Error(usage) when voxels become a fill value that the pixel type cannot hold.
+void check_fill(const GridMap& map) {
+  const DataType type = map.output.dtype;
+  if (!map.uses_fill() || map.fill.minimum || holds_fill(type, map.fill.value)) return;
+  char words[160];
+  std::snprintf(words, sizeof words, "'fill' %.10g is no value of %s voxels: choose one that is, or cast the image first",
+                map.fill.value, std::string(to_string(type)).c_str());
+  throw Error(ErrorCode::usage, words);
+}
 
 std::string in_words(double voxels) {
   char words[32];
@@ -78,7 +96,9 @@ GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& s
     for (std::int64_t j = 0; j < size[axis]; ++j) source.push_back(fold_index(start[axis] + j, source_size, boundary));
     rules[axis] = {AxisMatrix::lattice(source_size, source), 1, double(start[axis])};
   }
-  return grid_map(input, kSameAxes, std::move(rules), fill);
+  GridMap map = grid_map(input, kSameAxes, std::move(rules), fill);
+  check_fill(map);
+  return map;
 }
 
 void check_grid_size(const VolumeInfo& input, const Vec3& size) {
@@ -139,6 +159,7 @@ GridMap sampling_map(const VolumeInfo& input, const std::array<AxisSamples, 3>& 
   GridMap map = grid_map(input, kSameAxes, std::move(rules), params.fill);
   map.computes = interpolation != Interpolation::nearest || smooths;
   if (map.computes) map.output.dtype = DataType::float32;
+  check_fill(map);
   return map;
 }
 
