@@ -386,6 +386,47 @@ TEST(GaussianStage, DifferentiatesInItsUnits) {
   EXPECT_NEAR(middle(R"({"op":"gaussian","sigma":2,"units":"voxel","order":[1,0,0]})"), 0.5, 1e-3);
 }
 
+/// One pass of scipy.ndimage.correlate1d(mode="constant", cval=fill) over an array of size n.
+std::vector<double> correlated(const std::vector<double>& in, const Index3& n, std::size_t axis,
+                               const std::vector<double>& kernel, double fill) {
+  const std::int64_t stride = axis == 0 ? 1 : axis == 1 ? n[0] : n[0] * n[1];
+  const std::int64_t radius = std::int64_t(kernel.size()) / 2;
+  std::vector<double> out(in.size());
+  for (std::int64_t i = 0; i < std::int64_t(in.size()); ++i)
+    for (std::int64_t t = -radius; t <= radius; ++t) {
+      const std::int64_t at = i / stride % n[axis] + t;
+      const double value = at < 0 || at >= n[axis] ? fill : in[std::size_t(i + t * stride)];
+      out[std::size_t(i)] += kernel[std::size_t(t + radius)] * value;
+    }
+  return out;
+}
+
+TEST(GaussianStage, FillsEveryPassAsSciPy) {
+  const auto context = make_context(Device::cpu());
+  const Index3 n{7, 5, 3};
+  const Vec3 spacing{0.5, 2, 1.3}, sigma{1.1, 2, 0.7};
+  VolumeInfo info = info_of(n);
+  info.geometry = Geometry::from_spacing(n, spacing);
+  const Volume input = random_volume(info);
+  for (const std::array<int, 3>& order :
+       {std::array{0, 0, 0}, std::array{1, 0, 0}, std::array{0, 1, 0}, std::array{0, 2, 1}, std::array{3, 1, 2}}) {
+    const Json entry = {{"op", "gaussian"},       {"sigma", sigma}, {"order", order},
+                        {"boundary", "constant"}, {"fill", 3.5}};
+    GridMap map = map_of(entry.dump().c_str(), info);
+    map.output.dtype = DataType::float64;
+    std::vector<double> expected = values_of(input);
+    double per_mm = 1;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      expected = correlated(expected, n, axis, gaussian_kernel(sigma[axis] / spacing[axis], order[axis]), 3.5);
+      per_mm *= std::pow(spacing[axis], -order[axis]);
+    }
+    for (double& value : expected) value *= per_mm;
+    EXPECT_LE(relative_difference(values_of(apply_map(*context, input, map, 3.5)), expected), 1e-12) << entry;
+    const GridMap flip = map_of(R"({"op":"flip","axes":"x"})", map.output);
+    EXPECT_EQ(compose(flip, map).has_value(), order == (std::array{0, 0, 0})) << entry;
+  }
+}
+
 TEST(GaussianStage, RefusesNonsense) {
   EXPECT_NE(fault_of(R"({"op":"gaussian","sigma":-1})"), "");
   EXPECT_NE(fault_of(R"({"op":"gaussian","sigma":[0,1,1],"order":[1,0,0]})"), "");

@@ -42,8 +42,19 @@ class Gaussian final : public SeparableStage {
   GridMap map(const VolumeInfo& input) const override {
     if (input.kind == ImageKind::label)
       throw Error(ErrorCode::usage, "gaussian would mix label values: let it act on images with \"on\"");
+    // The last pass puts the derivatives into their unit, so that 'fill' is as much as the voxels in every pass.
+    std::array<std::vector<double>, 3> kernels;
+    std::size_t last = 0;
+    double per_unit = 1;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      kernels[axis] = kernel(input.geometry, axis);
+      if (kernels[axis].size() > 1) last = axis;
+      per_unit *= std::pow(unit(input.geometry, axis), -double(params_.order.value[axis]));
+    }
+    for (double& weight : kernels[last]) weight *= per_unit;
     std::array<AxisRule, 3> rules;
-    for (std::size_t axis = 0; axis < 3; ++axis) rules[axis] = {axis_matrix(input.geometry, axis)};
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      rules[axis] = {correlate_axis(input.geometry.size()[axis], kernels[axis], params_.boundary)};
     GridMap map = grid_map(input, {0, 1, 2}, std::move(rules), params_.fill);
     map.computes = true;
     map.output.dtype = DataType::float32;
@@ -51,9 +62,12 @@ class Gaussian final : public SeparableStage {
   }
 
  private:
-  AxisMatrix axis_matrix(const Geometry& geometry, std::size_t axis) const {
-    const double unit = params_.units == Units::mm ? geometry.spacing()[axis] : 1.0;
-    const double sigma = params_.sigma.value[axis] / unit;
+  double unit(const Geometry& geometry, std::size_t axis) const {
+    return params_.units == Units::mm ? geometry.spacing()[axis] : 1.0;
+  }
+
+  std::vector<double> kernel(const Geometry& geometry, std::size_t axis) const {
+    const double sigma = params_.sigma.value[axis] / unit(geometry, axis);
     if (!(params_.truncate * sigma <= kLongestRadius)) {
       char words[160];
       std::snprintf(words, sizeof words,
@@ -61,10 +75,7 @@ class Gaussian final : public SeparableStage {
                     params_.truncate * sigma, kLongestRadius);
       throw Error(ErrorCode::usage, words);
     }
-    const int order = int(params_.order.value[axis]);
-    std::vector<double> kernel = gaussian_kernel(sigma, order, params_.truncate);
-    for (double& weight : kernel) weight /= std::pow(unit, order);
-    return correlate_axis(geometry.size()[axis], kernel, params_.boundary);
+    return gaussian_kernel(sigma, int(params_.order.value[axis]), params_.truncate);
   }
 
   Params params_;
@@ -88,7 +99,8 @@ StageDefinition stage_gaussian() {
           .add("truncate", &Params::truncate, {.min = 0, .exclusive_min = true},
                "radius of the kernel in standard deviations")
           .add("boundary", &Params::boundary, {}, "what lies outside the image")
-          .add("fill", &Params::fill, {}, "value outside the image for the constant boundaries"));
+          .add("fill", &Params::fill, {}, "value outside the image for the constant boundaries; in each pass (x, then y, then z) as SciPy's cval, so also "
+               "outside a derivative"));
 }
 
 }  // namespace volpipe
