@@ -50,6 +50,12 @@ TEST(Plan, DoublePrecisionHoldsWhereAComputingStageCopies) {
   EXPECT_EQ(plan_of(pipeline_of(flip), {{"image", info_of({4, 4, 4})}}).outputs.at("image").dtype, DataType::float32);
 }
 
+TEST(Plan, DrawsWholeNumbersForVoxels) {
+  const Pipeline pipeline = pipeline_of(R"({"op": "pad", "before": {"uniform": [0, 3]}})");
+  for (std::uint64_t seed = 0; seed < 8; ++seed)
+    EXPECT_NO_THROW(make_plan(pipeline, {{"image", info_of({4, 4, 4})}}, {.seed = seed, .item_id = "a"}));
+}
+
 TEST(Plan, RunsAMaskBeforeTheMaskChanges) {
   const Pipeline pipeline = pipeline_of(
       R"({"op": "flip", "axes": "x"}, {"op": "normalize", "mask": "label"}, {"op": "crop", "start": [0, 0, 0], "size": 2})",
