@@ -287,6 +287,22 @@ TEST_F(IntensityTest, Gamma) {
   EXPECT_EQ(constant.notices.list()[0].code, "constant_image");
 }
 
+TEST_F(IntensityTest, RangesThatOverflowFloat32) {
+  for (const float end : {2e38f, std::numeric_limits<float>::max()}) {
+    const Row row(std::vector<float>{-end, -end / 2, 0, end / 2, end, kNan});
+    const auto rescaled = run({{"op", "rescale"}}, row);
+    const auto normalized = run({{"op", "normalize"}, {"method", "minmax"}}, row);
+    const auto curved = run({{"op", "gamma"}, {"gamma", 2}}, row);
+    for (int i = 0; i < 5; ++i) {
+      const double share = i / 4.0;
+      EXPECT_NEAR(rescaled->at(i), share, 1e-6);
+      EXPECT_NEAR(normalized->at(i), share, 1e-6);
+      EXPECT_NEAR(curved->at(i) / double(end), 2 * share * share - 1, 1e-6);
+    }
+    EXPECT_TRUE(std::isnan(curved->at(5)));
+  }
+}
+
 TEST_F(IntensityTest, CastSaturatesAndCounts) {
   const Row row(std::vector<float>{-300, -0.5f, 0.49f, 0.5f, 2.5f, 200, 300, kNan, kInfinity});
   const auto result = run({{"op", "cast"}, {"dtype", "uint8"}}, row);
