@@ -189,9 +189,9 @@ TEST(Pad, RefusesAFillThePixelTypeCannotHold) {
   EXPECT_EQ(refusal_of(R"({"op":"pad","after":1,"fill":255})", input), "");
   EXPECT_EQ(refusal_of(R"({"op":"crop_or_pad","size":1,"fill":300})", input), "");  // nothing is filled
   EXPECT_NE(refusal_of(R"({"op":"pad","after":1,"fill":1e39})", info_of({3, 1, 1})), "");
-  EXPECT_NE(refusal_of(R"({"op":"resample","spacing":0.4,"interpolation":"nearest","boundary":"constant","fill":-1})",
-                       input),
-            "");
+  EXPECT_NE(
+      refusal_of(R"({"op":"resample","spacing":0.4,"interpolation":"nearest","boundary":"constant","fill":-1})", input),
+      "");
 }
 
 TEST(Resample, SizesRoundHalfUpWithTolerance) {
@@ -410,8 +410,8 @@ TEST(GaussianStage, FillsEveryPassAsSciPy) {
   const Volume input = random_volume(info);
   for (const std::array<int, 3>& order :
        {std::array{0, 0, 0}, std::array{1, 0, 0}, std::array{0, 1, 0}, std::array{0, 2, 1}, std::array{3, 1, 2}}) {
-    const Json entry = {{"op", "gaussian"},       {"sigma", sigma}, {"order", order},
-                        {"boundary", "constant"}, {"fill", 3.5}};
+    const Json entry = {
+        {"op", "gaussian"}, {"sigma", sigma}, {"order", order}, {"boundary", "constant"}, {"fill", 3.5}};
     GridMap map = map_of(entry.dump().c_str(), info);
     map.output.dtype = DataType::float64;
     std::vector<double> expected = values_of(input);

@@ -243,7 +243,8 @@ TEST(SampleAxis, FarOutsideIsTheExtension) {
   for (const Interpolation interpolation : {Interpolation::nearest, Interpolation::linear, Interpolation::bspline3})
     for (const Boundary boundary : kBoundaries)
       for (const double c : {-1e300, -1e10, 1e10, 1e300}) {
-        const double value = applied(sample_axis(4, std::vector<double>{c}, interpolation, boundary), {2, 2, 2, 2}, 2)[0];
+        const double value =
+            applied(sample_axis(4, std::vector<double>{c}, interpolation, boundary), {2, 2, 2, 2}, 2)[0];
         EXPECT_NEAR(value, 2, 1e-12);
       }
 }

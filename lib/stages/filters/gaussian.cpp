@@ -99,7 +99,9 @@ StageDefinition stage_gaussian() {
           .add("truncate", &Params::truncate, {.min = 0, .exclusive_min = true},
                "radius of the kernel in standard deviations")
           .add("boundary", &Params::boundary, {}, "what lies outside the image")
-          .add("fill", &Params::fill, {}, "value outside the image for the constant boundaries; in each pass (x, then y, then z) as SciPy's cval, so also "
+          .add("fill", &Params::fill, {},
+               "value outside the image for the constant boundaries; in each pass (x, then y, then z) as SciPy's cval, "
+               "so also "
                "outside a derivative"));
 }
 

@@ -27,8 +27,9 @@ void check_fill(const GridMap& map) {
   const DataType type = map.output.dtype;
   if (!map.uses_fill() || map.fill.minimum || holds_fill(type, map.fill.value)) return;
   char words[160];
-  std::snprintf(words, sizeof words, "'fill' %.10g is no value of %s voxels: choose one that is, or cast the image first",
-                map.fill.value, std::string(to_string(type)).c_str());
+  std::snprintf(words, sizeof words,
+                "'fill' %.10g is no value of %s voxels: choose one that is, or cast the image first", map.fill.value,
+                std::string(to_string(type)).c_str());
   throw Error(ErrorCode::usage, words);
 }
 

@@ -28,8 +28,8 @@ GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis,
 /// voxels become a fill value that the pixel type cannot hold.
 GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, Boundary boundary, Fill fill);
 
-/// Throws Error(usage) naming the size when an axis has no voxel or more than 2^24 (unless the input's has), or the grid
-/// more than 2^40. To be asked before tables of that size are made.
+/// Throws Error(usage) naming the size when an axis has no voxel or more than 2^24 (unless the input's has), or the
+/// grid more than 2^40. To be asked before tables of that size are made.
 void check_grid_size(const VolumeInfo& input, const Vec3& size);
 
 /// floor(x + 1/2), where x within a thousandth below a half goes up too, so that float32-rounded affines do not decide;

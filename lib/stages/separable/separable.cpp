@@ -226,8 +226,8 @@ bool keeps_fill(const GridMap& map) {
   });
 }
 
-/// Whether the passes do not commute: one turns the constant fill value outside into another, as derivatives do, and the
-/// next finds the fill value there again.
+/// Whether the passes do not commute: one turns the constant fill value outside into another, as derivatives do, and
+/// the next finds the fill value there again.
 bool needs_its_order(const GridMap& map) {
   if (!map.uses_fill() || (!map.fill.minimum && map.fill.value == 0)) return false;
   return std::any_of(map.matrices.begin(), map.matrices.end(), [](const AxisMatrix& matrix) {

@@ -17,7 +17,7 @@ struct GridMap {
   std::array<int, 3> source_axis{0, 1, 2};
   std::array<AxisMatrix, 3> matrices;
   Fill fill{};
-  bool computes = false;  ///< the stage interpolates or filters, even where its matrices happen to copy: a floating type
+  bool computes = false;  ///< it interpolates or filters, even where its matrices happen to copy
 
   bool copies() const { return matrices[0].copies() && matrices[1].copies() && matrices[2].copies(); }
   bool uses_fill() const { return matrices[0].uses_fill() || matrices[1].uses_fill() || matrices[2].uses_fill(); }
