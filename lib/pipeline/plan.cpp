@@ -113,7 +113,7 @@ class Planner {
   void add_separable(std::size_t index, const StageEntry& entry, const SeparableStage& stage, const std::string& image) {
     VolumeInfo& info = now_.at(image);
     GridMap map = stage.map(info);
-    if (entry.double_precision && !map.copies()) map.output.dtype = DataType::float64;
+    if (entry.double_precision && map.computes) map.output.dtype = DataType::float64;
     Group* group = open_group(image, GroupKind::separable, "a stage on the grid follows");
     if (group) {
       if (std::optional<GridMap> composed = compose(map, group->map)) {

@@ -1,5 +1,6 @@
 #include "spec/variables.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -160,6 +161,8 @@ Json DrawStream::draw(const Json& value) {
     const std::string kind = node.begin().key();
     if (kind == "choice") return list[std::size_t(uniform() * double(list.size()))];
     const double a = list[0].get<double>(), b = list[1].get<double>();
+    if (kind == "uniform" && list[0].is_number_integer() && list[1].is_number_integer())
+      return Json(std::int64_t(std::min(a + std::floor((b - a + 1) * uniform()), b)));
     return Json(kind == "uniform" ? a + (b - a) * uniform() : a + b * normal());
   });
 }

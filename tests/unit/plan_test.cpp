@@ -45,6 +45,23 @@ TEST(Plan, DoesNotComposeTwoInterpolations) {
   EXPECT_THAT(plan.groups[0].ended_by, HasSubstr("would change the result"));
 }
 
+TEST(Plan, DoublePrecisionHoldsWhereAComputingStageCopies) {
+  for (const char* stage : {R"({"op": "resize", "size": 4, "precision": "double"})",
+                            R"({"op": "gaussian", "sigma": 0, "precision": "double"})",
+                            R"({"op": "resize", "size": [4, 2, 1], "antialias": false, "precision": "double"})"}) {
+    const Plan plan = plan_of(pipeline_of(stage), {{"image", info_of({4, 4, 4}, DataType::float64)}});
+    EXPECT_EQ(plan.outputs.at("image").dtype, DataType::float64) << stage;
+  }
+  const char* flip = R"({"op": "flip", "axes": "x", "precision": "double"})";
+  EXPECT_EQ(plan_of(pipeline_of(flip), {{"image", info_of({4, 4, 4})}}).outputs.at("image").dtype, DataType::float32);
+}
+
+TEST(Plan, DrawsWholeNumbersForVoxels) {
+  const Pipeline pipeline = pipeline_of(R"({"op": "pad", "before": {"uniform": [0, 3]}})");
+  for (std::uint64_t seed = 0; seed < 8; ++seed)
+    EXPECT_NO_THROW(make_plan(pipeline, {{"image", info_of({4, 4, 4})}}, {.seed = seed, .item_id = "a"}));
+}
+
 TEST(Plan, RunsAMaskBeforeTheMaskChanges) {
   const Pipeline pipeline = pipeline_of(
       R"({"op": "flip", "axes": "x"}, {"op": "normalize", "mask": "label"}, {"op": "crop", "start": [0, 0, 0], "size": 2})",
