@@ -63,7 +63,9 @@ void check_output_format(const std::string& path);
 std::vector<std::string> output_files(const std::string& path);
 
 /// Writes beside `path`, verifies (size, header re-read), then renames; makes missing folders. An existing file is
-/// replaced only when `overwrite`. Throws Error(output | exists | unsupported) and leaves no partial file.
+/// replaced only when `overwrite`, the .raw of a .mhd only when the .mhd that is there names it. Error(output) means that
+/// other outputs will fail as well (space, permission, a read-only disk); Error(exists | unsupported) concern this one.
+/// Leaves no partial file.
 void write(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing = nullptr);
 
 /// Grey or RGB picture, 8 bits a channel, as PNG.

@@ -37,7 +37,8 @@ Volume read_nifti(const std::string& path, const HostAllocator& allocate, Notice
 
 /// Writes .nii or .nii.gz in the volume's own dtype, frames along dim[4], channels along dim[5]. The affine is stored
 /// as float32 (NIfTI-1), which must keep the grid within 1e-3 voxel. The file is verified (size, header, gzip trailer)
-/// before it gets its name. The volume must be in host memory. Throws Error(output | exists | usage) with the path.
+/// before it gets its name. The volume must be in host memory. Throws Error(output | exists |
+/// unsupported | usage) with the path.
 void write_nifti(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing = nullptr);
 
 /// The fields of the header, both affines and which was chosen, as name and text. What is wrong with an affine is said
