@@ -3,6 +3,9 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <csignal>
+#include <iostream>
 #include <vector>
 
 #include "command.h"
@@ -40,6 +43,21 @@ int report_error(const Error& error) {
   return exit_code_of(error.code());
 }
 
+/// The code, unless what was printed did not arrive.
+int flushed(int code) {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout) return code;
+  spdlog::error("standard output cannot be written");
+  return kOutput;
+}
+
+int no_such_command(const std::string& word, const std::vector<std::pair<const CLI::App*, Command>>& commands) {
+  std::vector<std::string> names;
+  for (const auto& [subcommand, run] : commands) names.push_back(subcommand->get_name());
+  spdlog::error("there is no command '{}'{} (see --help)", word, did_you_mean(word, names));
+  return kUsage;
+}
+
 bool cpu_is_supported() {
 #if defined(__x86_64__) && defined(__AVX2__)
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -49,6 +67,8 @@ bool cpu_is_supported() {
 }
 
 int main(int argc, char** argv) {
+  signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an error of one write, not the end of a run
+  signal(SIGXFSZ, SIG_IGN);
   spdlog::set_default_logger(spdlog::stderr_logger_mt("volpipe"));
   spdlog::set_pattern("volpipe: %l: %v");
   if (!cpu_is_supported()) {
@@ -73,18 +93,26 @@ int main(int argc, char** argv) {
     commands.emplace_back(app.get_subcommands({}).back(), std::move(command));
   }
 
+  const bool first_is_word = argc > 1 && argv[1][0] != '-';
+  const auto is_first = [&](const auto& command) { return command.first->get_name() == argv[1]; };
+  if (first_is_word && std::none_of(commands.begin(), commands.end(), is_first)) return no_such_command(argv[1], commands);
+
   try {
     app.parse(argc, argv);
     for (const auto& [subcommand, run] : commands)
-      if (subcommand->parsed()) return run();
+      if (subcommand->parsed()) return flushed(run());
     return kInternal;
-  } catch (const CLI::Success& help) { return app.exit(help); } catch (const CLI::ParseError& error) {
+  } catch (const CLI::Success& help) {
+    return flushed(app.exit(help));
+  } catch (const CLI::ParseError& error) {
     spdlog::error("{} (see --help)", error.what());
     return kUsage;
   } catch (const SpecError& error) {
     for (const std::string& line : error.lines()) spdlog::error("{}", line);
     return kUsage;
-  } catch (const Error& error) { return report_error(error); } catch (const std::exception& error) {
+  } catch (const Error& error) {
+    return report_error(error);
+  } catch (const std::exception& error) {
     spdlog::error("internal error: {}", error.what());
     return kInternal;
   }

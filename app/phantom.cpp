@@ -33,9 +33,10 @@ int run(const Options& options) {
   if (!series) io::check_output_format(options.output);
   if (!options.label.empty()) io::check_output_format(options.label);
   if (!options.overwrite)
-    for (const std::string& path : {options.output, options.label})
-      if (!path.empty() && fs::exists(path))
-        throw Error(ErrorCode::exists, "the output is already there; --overwrite replaces it").with_path(path);
+    for (const std::string& output : {options.output, options.label})
+      for (const std::string& path : io::output_files(output))
+        if (!path.empty() && fs::exists(path))
+          throw Error(ErrorCode::exists, "the output is already there; --overwrite replaces it").with_path(path);
 
   const Phantom phantom = make_phantom(options.name, options.size);
   if (!options.label.empty() && !phantom.label)

@@ -13,7 +13,7 @@ struct Flags {
   std::string spec, device = "auto";
   std::vector<std::string> inputs, settings;
   bool json = false;
-  std::uint64_t seed = 0;
+  std::string seed = "0";
 };
 
 std::string in_words(const VolumeInfo& info) {
@@ -105,7 +105,7 @@ int plan_items(const Flags& flags) {
   Json list = Json::array();
   for (const Item& item : items.items) {
     const Plan plan = with_path(item.images.begin()->second.path, [&] {
-      return make_plan(pipeline, read_headers(pipeline, item), {flags.seed, item.id, 0});
+      return make_plan(pipeline, read_headers(pipeline, item), {parse_seed(flags.seed), item.id, 0});
     });
     if (flags.json) list.push_back(to_json(pipeline, item, plan, device));
     else print(pipeline, item, plan, device);

@@ -19,14 +19,13 @@ namespace {
 
 std::atomic<int> interrupted{0};
 
-/// The first signal lets the current item finish; the second ends at once. A file size limit is an error, not the end.
+/// The first signal lets the current item finish; the second ends at once.
 void install_signal_handlers() {
   struct sigaction action {};
   action.sa_handler = [](int signal) { interrupted = signal; };
   action.sa_flags = int(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  signal(SIGXFSZ, SIG_IGN);
 }
 
 struct Flags {
@@ -35,7 +34,7 @@ struct Flags {
   std::string on_error = "skip";
   bool no_fallback = false, overwrite = false, strict = false, quiet = false, verbose = false;
   int threads = 0;
-  std::uint64_t seed = 0;
+  std::string seed = "0";
 };
 
 void add_options(CLI::App& command, Flags& flags) {
@@ -72,8 +71,7 @@ void add_options(CLI::App& command, Flags& flags) {
       ->capture_default_str();
 }
 
-void set_up_log(const Flags& flags) {
-  spdlog::set_level(flags.quiet ? spdlog::level::err : flags.verbose ? spdlog::level::debug : spdlog::level::info);
+void open_log_file(const Flags& flags) {
   if (flags.log_file.empty()) return;
   try {
     auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(flags.log_file);
@@ -159,8 +157,15 @@ std::vector<std::string> command_line() {
   return words;
 }
 
+std::string report_path_of(const Flags& flags, int shard, int shards) {
+  if (!flags.report.empty()) return flags.report;
+  const std::string part = shards > 1 ? "." + std::to_string(shard) + "-of-" + std::to_string(shards) : "";
+  return flags.output + "/volpipe-report" + part + ".json";
+}
+
 int run(const Flags& flags) {
-  set_up_log(flags);
+  install_signal_handlers();
+  spdlog::set_level(flags.quiet ? spdlog::level::err : flags.verbose ? spdlog::level::debug : spdlog::level::info);
   const Pipeline pipeline = load_pipeline(flags.spec, parse_settings(flags.settings));
   if (flags.inputs.empty() && flags.manifest.empty())
     throw Error(ErrorCode::usage, "name at least one INPUT or a --manifest");
@@ -174,29 +179,25 @@ int run(const Flags& flags) {
   options.overwrite = flags.overwrite;
   options.stop_on_error = flags.on_error == "stop";
   options.strict = flags.strict;
-  options.seed = flags.seed;
+  options.seed = parse_seed(flags.seed);
 
   Items items = collect_items(pipeline, flags.inputs, flags.manifest);
   for (const Notice& notice : items.notices.list()) spdlog::warn("{}", notice.message);
-  std::vector<std::string> output_faults = check_output_paths(pipeline, items, flags.output);
-  std::string report_name = "volpipe-report.json";
-  if (!flags.shard.empty()) {
-    const auto [index, count] = parse_shard(flags.shard);
-    take_shard(items, index, count);
-    report_name = "volpipe-report." + std::to_string(index) + "-of-" + std::to_string(count) + ".json";
-  }
+  const auto [shard, shards] = flags.shard.empty() ? std::pair{1, 1} : parse_shard(flags.shard);
+  const std::string report_path = report_path_of(flags, shard, shards);
+  std::vector<std::string> output_faults = check_output_paths(pipeline, items, flags.output, {report_path, flags.log_file});
+  take_shard(items, shard, shards);
   if (!flags.overwrite)
     for (std::string& fault : existing_outputs(pipeline, items, flags.output))
       output_faults.push_back(std::move(fault));
   for (const std::string& fault : output_faults) spdlog::error("{}", fault);
   if (!output_faults.empty()) return kUsage;
   make_output_folder(flags.output);
+  open_log_file(flags);
   if (!options.device.fallback_reason.empty())
     spdlog::log(flags.device == "auto" ? spdlog::level::info : spdlog::level::warn, "running on the CPU: {}",
                 options.device.fallback_reason);
 
-  install_signal_handlers();
-  const std::string report_path = flags.report.empty() ? flags.output + "/" + report_name : flags.report;
   const RunRecord record = run_items(pipeline, items, options, interrupted, Progress(flags));
   write_report(make_report(record, pipeline, command_line()), report_path);
   summarize(record, report_path);

@@ -15,6 +15,11 @@ std::map<std::string, Json> parse_settings(const std::vector<std::string>& setti
       throw Error(ErrorCode::usage, "--set '" + setting + "' must be NAME=VALUE");
     const std::string value = setting.substr(equals + 1);
     Json parsed = Json::parse(value, nullptr, false);
+    try {
+      Json(value).dump();
+    } catch (const Json::exception&) {
+      throw Error(ErrorCode::usage, "--set " + setting.substr(0, equals) + ": the value is not UTF-8");
+    }
     result[setting.substr(0, equals)] = parsed.is_discarded() ? Json(value) : std::move(parsed);
   }
   return result;
@@ -30,7 +35,17 @@ std::size_t parse_bytes(const std::string& text) {
   const std::size_t at = unit.size() == 1 ? units.find(unit[0]) : std::string_view::npos;
   if (fault != std::errc{} || !(number > 0) || (!unit.empty() && at == std::string_view::npos))
     throw Error(ErrorCode::usage, "--memory '" + text + "' must be a size such as 8G or 512M");
-  return std::size_t(unit.empty() ? number : number * std::pow(1024.0, double(at % 4 + 1)));
+  const double bytes = unit.empty() ? number : number * std::pow(1024.0, double(at % 4 + 1));
+  if (bytes > 0x1p62) throw Error(ErrorCode::usage, "--memory '" + text + "' is more than any machine has");
+  return std::size_t(bytes);
+}
+
+std::uint64_t parse_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (fault != std::errc{} || end != text.data() + text.size() || text.empty())
+    throw Error(ErrorCode::usage, "--seed '" + text + "' must be a whole number from 0 to 2^64 - 1");
+  return seed;
 }
 
 std::pair<int, int> parse_shard(const std::string& text) {

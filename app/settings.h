@@ -15,6 +15,9 @@ std::map<std::string, Json> parse_settings(const std::vector<std::string>& setti
 /// "8G", "512M", "1.5g", "1048576" -> bytes. Throws Error(usage).
 std::size_t parse_bytes(const std::string& text);
 
+/// A whole number from 0 to 2^64 - 1. Throws Error(usage).
+std::uint64_t parse_seed(const std::string& text);
+
 /// "3/16" -> {3, 16}. Throws Error(usage).
 std::pair<int, int> parse_shard(const std::string& text);
 

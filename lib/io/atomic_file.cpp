@@ -26,8 +26,25 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder.string();
 }
 
+/// Error(output) says that no other output will do better; names concern one output.
+ErrorCode code_of(int system_error) {
+  switch (system_error) {
+    case ENAMETOOLONG:
+    case EFBIG:
+    case EILSEQ:
+    case EINVAL:
+      return ErrorCode::unsupported;
+    case ENOTDIR:
+    case EEXIST:
+    case EISDIR:
+      return ErrorCode::exists;
+    default:
+      return ErrorCode::output;
+  }
+}
+
 Error output_error(int system_error, const std::string& path) {
-  return Error(ErrorCode::output, explain_output_failure(system_error, path)).with_path(path);
+  return Error(code_of(system_error), explain_output_failure(system_error, path)).with_path(path);
 }
 
 Error exists_error(const std::string& path) {
@@ -60,14 +77,15 @@ void make_folder(const std::string& path) {
 
 void check_target(const std::string& path, bool overwrite) {
   if (fs::path(path).filename().empty())
-    throw Error(ErrorCode::output, "'" + path + "' names a folder where the output needs a file name").with_path(path);
+    throw Error(ErrorCode::unsupported, "'" + path + "' names a folder where the output needs a file name")
+        .with_path(path);
   struct stat status;
   if (::stat(path.c_str(), &status) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return;
     throw output_error(errno, path);
   }
   if (!S_ISREG(status.st_mode))
-    throw Error(ErrorCode::output, "'" + path + "' is there and is not a regular file: choose another output name")
+    throw Error(ErrorCode::exists, "'" + path + "' is there and is not a regular file: choose another output name")
         .with_path(path);
   if (!overwrite) throw exists_error(path);
 }

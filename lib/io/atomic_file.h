@@ -16,8 +16,9 @@ namespace volpipe::io {
 /// The process should ignore SIGXFSZ, so that a file size limit is an error and not the end of the process.
 class AtomicFile {
  public:
-  /// Makes missing folders and opens the partial file. Throws Error(exists) when `path` is there and not `overwrite`,
-  /// Error(output) when the folder cannot be written or `path` is something other than a regular file.
+  /// Makes missing folders and opens the partial file. Throws Error(exists) when `path` is there and not `overwrite` or
+  /// something other than a regular file, Error(unsupported) for a name that the file system does not take, and
+  /// Error(output) when the folder cannot be written, which other outputs would meet too.
   explicit AtomicFile(std::string path, bool overwrite = false);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
@@ -26,7 +27,8 @@ class AtomicFile {
   const std::string& path() const { return path_; }
   const std::string& partial_path() const { return partial_path_; }
 
-  /// Appends; unbuffered, so a reader of partial_path() sees it at once. Throws Error(output).
+  /// Appends; unbuffered, so a reader of partial_path() sees it at once. Throws Error(output), or
+  /// Error(unsupported) beyond the size that a file may have.
   void write(const void* data, std::size_t bytes);
   std::uint64_t bytes_written() const { return bytes_written_; }
 

@@ -201,6 +201,7 @@ class Search {
   void dicom_folder(const std::string& path, const std::string& relative, const std::vector<std::string>& files) {
     const DicomFolder contents = load_module().group_dicom(files);
     passed_over_ += contents.not_images;
+    for (const Notice& notice : contents.notices.list()) found_.notices.add(notice.code, path + ": " + notice.message);
     for (const auto& problem : contents.faults) found_.faults.push_back(problem);
     const fs::path place = relative.empty() ? fs::path() : fs::path(relative);
     std::error_code failure;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "io/companion_files.h"
 #include "io/file_names.h"
 #include "io/load_module.h"
 #include "io/nifti.h"
@@ -22,6 +23,17 @@ void check_input_format(const Source& source) {
 }
 
 }  // namespace
+
+std::vector<std::string> input_files(const Source& source) {
+  if (source.is_dicom()) return source.files;
+  std::vector<std::string> files = {source.path};
+  if (goes_to_nifti(source)) {
+    if (const std::string partner = nifti_partner(source.path); !partner.empty()) files.push_back(partner);
+    return files;
+  }
+  for (std::string& name : detached_data_files(source.path)) files.push_back(std::move(name));
+  return files;
+}
 
 VolumeInfo read_info(const Source& source, Notices& notices) {
   return with_path(source.path, [&] {
@@ -46,6 +58,11 @@ void check_output_format(const std::string& path) {
       ErrorCode::usage,
       "'" + path + "' does not name a format that can be written: end it with .nii.gz, .nii, .nrrd, .mha or .mhd")
       .with_path(path);
+}
+
+std::vector<std::string> output_files(const std::string& path) {
+  if (volume_extension(path) == ".mhd") return {path, meta_data_file(path)};
+  return {path};
 }
 
 void write(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing) {

@@ -37,6 +37,10 @@ struct Found {
 /// notice. Throws Error(input) when `input` itself does not exist or cannot be opened.
 Found find_sources(const std::string& input);
 
+/// Every file that reading `source` opens: the slices of a series; else the file itself, the other file of a .hdr/.img
+/// pair, and the data files that a header names (.raw, .zraw), there or not. Never throws for what the files hold.
+std::vector<std::string> input_files(const Source& source);
+
 /// Header only. Throws Error(input | unsupported) with the path.
 VolumeInfo read_info(const Source& source, Notices& notices);
 
@@ -55,8 +59,13 @@ struct WriteTiming { double encode_ms = 0, write_ms = 0; };
 /// Formats by extension: .nii .nii.gz .nrrd .mha .mhd. Throws Error(usage) for another.
 void check_output_format(const std::string& path);
 
+/// Every file that writing `path` makes: the path itself, first, and for .mhd the <name>.raw beside it.
+std::vector<std::string> output_files(const std::string& path);
+
 /// Writes beside `path`, verifies (size, header re-read), then renames; makes missing folders. An existing file is
-/// replaced only when `overwrite`. Throws Error(output | exists | unsupported) and leaves no partial file.
+/// replaced only when `overwrite`, the .raw of a .mhd only when the .mhd that is there names it. Error(output) means that
+/// other outputs will fail as well (space, permission, a read-only disk); Error(exists | unsupported) concern this one.
+/// Leaves no partial file.
 void write(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing = nullptr);
 
 /// Grey or RGB picture, 8 bits a channel, as PNG.

@@ -236,22 +236,22 @@ class VoxelReader {
   /// Throws Error(unsupported) where 64-bit integers do not fit; to be asked when the file is known to be sound.
   DataType dtype() const {
     if (!range_) return image_.info.dtype;
-    const auto [least, most, is_signed] = *range_;
+    const auto& [least, most, is_signed, text] = *range_;
     if (is_signed && least >= std::numeric_limits<std::int32_t>::min() &&
         most <= std::numeric_limits<std::int32_t>::max())
       return DataType::int32;
     if (least >= 0 && most <= std::numeric_limits<std::uint32_t>::max()) return DataType::uint32;
-    throw Error(ErrorCode::unsupported, "the 64-bit integers reach from " + std::to_string(least) + " to " +
-                                            std::to_string(most) +
+    throw Error(ErrorCode::unsupported, "the 64-bit integers reach from " + text +
                                             ", which 32 bits do not hold: renumber them, or store float64");
   }
   std::size_t non_finite() const { return non_finite_; }
 
  private:
   struct Range {
-    std::int64_t least;  // at most 0
-    std::uint64_t most;  // at least 0
+    std::int64_t least;
+    std::uint64_t most;  // 0 where all are negative
     bool is_signed;
+    std::string text;
   };
 
   // work(values, first, count) on native-endian chunks; `place` says where each is read to.
@@ -295,7 +295,7 @@ class VoxelReader {
   template <class Stored>
   void read_narrowed() {
     auto* out = static_cast<std::uint32_t*>(out_);
-    Stored least = 0, most = 0;
+    Stored least = std::numeric_limits<Stored>::max(), most = std::numeric_limits<Stored>::lowest();
     through_scratch<Stored>([&](const Stored* values, std::size_t first, std::size_t count) {
       for (std::size_t i = 0; i < count; ++i) {
         least = std::min(least, values[i]);
@@ -303,7 +303,10 @@ class VoxelReader {
         out[first + i] = std::uint32_t(values[i]);
       }
     });
-    range_ = Range{std::int64_t(least), std::uint64_t(most), std::is_signed_v<Stored>};
+    constexpr auto kHighest = std::uint64_t(std::numeric_limits<std::int64_t>::max());
+    range_ = Range{least > 0 ? std::int64_t(std::min(std::uint64_t(least), kHighest)) : std::int64_t(least),
+                   most > 0 ? std::uint64_t(most) : 0, std::is_signed_v<Stored>,
+                   std::to_string(least) + " to " + std::to_string(most)};
   }
 
   void read_interleaved() {
@@ -345,9 +348,9 @@ void check_kept(const VolumeInfo& wanted, const VolumeInfo& found) {
     throw Error(ErrorCode::output,
                 "the header of the written file does not describe the volume: check the disk and run again");
   if (!same_grid(found.geometry, wanted.geometry))
-    throw Error(ErrorCode::output, "the grid would move by " +
-                                       std::to_string(max_corner_distance_mm(found.geometry, wanted.geometry)) +
-                                       " mm because NIfTI-1 stores the affine as float32: write .nrrd instead");
+    throw Error(ErrorCode::unsupported, "the grid would move by " +
+                                            std::to_string(max_corner_distance_mm(found.geometry, wanted.geometry)) +
+                                            " mm because NIfTI-1 stores the affine as float32: write .nrrd instead");
 }
 
 // A grid that float32 cannot hold must not cost the time of writing the voxels first.
@@ -358,8 +361,8 @@ std::vector<std::byte> header_for(const VolumeInfo& info) {
     check_kept(info, interpret_nifti_header(parse_nifti_header(bytes), ignored).info);
     return bytes;
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::output) throw;
-    throw Error(ErrorCode::output,
+    if (error.code() == ErrorCode::unsupported) throw;
+    throw Error(ErrorCode::unsupported,
                 std::string("the volume cannot be stored as NIfTI (") + error.what() + "): write .nrrd instead");
   }
 }
@@ -374,7 +377,7 @@ void verify_written(const VolumeInfo& info, const std::string& partial_path, std
       throw Error(ErrorCode::output,
                   "the trailer of the written file is not the one of its data: check the disk and run again");
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::output) throw;
+    if (error.code() == ErrorCode::output || error.code() == ErrorCode::unsupported) throw;
     throw Error(ErrorCode::output, std::string("the written file cannot be read back (") + error.what() +
                                        "): check the disk and run again");
   }
@@ -465,6 +468,10 @@ bool is_nifti_name(const std::string& path) {
 }
 
 bool is_nifti_output_name(const std::string& path) { return has_extension(path, ".nii"); }
+
+std::string nifti_partner(const std::string& path) {
+  return has_extension(path, ".hdr") || has_extension(path, ".img") ? partner_of(path) : std::string();
+}
 
 VolumeInfo read_nifti_info(const std::string& path, Notices& notices, NiftiAffine affine) {
   return with_path(path, [&] { return open_nifti(path, notices, affine).image.info; });

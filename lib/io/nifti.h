@@ -18,6 +18,9 @@ bool is_nifti_name(const std::string& path);
 /// True for the names that are written: .nii and .nii.gz.
 bool is_nifti_output_name(const std::string& path);
 
+/// The other file of a pair, .img for .hdr and the other way round, there or not; empty for a single file's name.
+std::string nifti_partner(const std::string& path);
+
 /// From the header alone; notices as interpret_nifti_header(), and `misleading_name` when a .gz is not gzip or the
 /// other way round. 64-bit integers are announced as 32-bit ones. Either file of a pair names it. Checks that the data
 /// can be there: the length of a plain file, the largest that a packed one can unpack to. Throws Error(input |
@@ -34,7 +37,8 @@ Volume read_nifti(const std::string& path, const HostAllocator& allocate, Notice
 
 /// Writes .nii or .nii.gz in the volume's own dtype, frames along dim[4], channels along dim[5]. The affine is stored
 /// as float32 (NIfTI-1), which must keep the grid within 1e-3 voxel. The file is verified (size, header, gzip trailer)
-/// before it gets its name. The volume must be in host memory. Throws Error(output | exists | usage) with the path.
+/// before it gets its name. The volume must be in host memory. Throws Error(output | exists |
+/// unsupported | usage) with the path.
 void write_nifti(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing = nullptr);
 
 /// The fields of the header, both affines and which was chosen, as name and text. What is wrong with an affine is said

@@ -383,11 +383,21 @@ Geometry without_skew(const Geometry& geometry, Notices& notices) {
   return straight;
 }
 
+/// A geometry whose errors name what in the header gave them.
+Geometry placed(const Index3& size, const Affine& map, NiftiAffine chosen) {
+  try {
+    return Geometry(size, map);
+  } catch (const Error& error) {
+    throw input_error("the " + std::string(to_string(chosen)) + " cannot be used (" + error.what() +
+                      "): correct the header");
+  }
+}
+
 Geometry geometry_of(const NiftiHeader& header, NiftiAffine chosen, Notices& notices) {
   Index3 size;
   for (int axis = 0; axis < 3; ++axis) size[axis] = has_axis(header, axis) ? header.dim[axis + 1] : 1;
   const double unit = nifti_length_unit_mm(header);
-  const Geometry geometry(size, scaled_by(affine_of(header, chosen), unit));
+  const Geometry geometry = placed(size, scaled_by(affine_of(header, chosen), unit), chosen);
   note_missing_axes(header, chosen, notices);
   if (chosen == NiftiAffine::pixdim) {
     notices.add(
@@ -628,6 +638,9 @@ NiftiImage interpret_nifti_header(const NiftiHeader& header, Notices& notices, N
   image.info.dtype = !image.scaled ? *type.native
                      : wide        ? DataType::float64
                                    : scaled_type(type, image.slope, image.intercept);
+  if (wide && !image.scaled) notices.add("narrowed", "the 64-bit integers are read with 32 bits, which must hold them");
+  if (header.dim[0] == 4 && header.dim[4] == 1)
+    notices.add("single_frame", "the fourth dimension has one frame: the image was taken as three-dimensional");
   return image;
 }
 

@@ -15,6 +15,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 std::string joined(const std::string& directory, const std::string& name) {
   return directory.empty() ? name : directory + "/" + name;
 }
@@ -22,8 +24,9 @@ std::string joined(const std::string& directory, const std::string& name) {
 std::vector<std::string> path_lines(std::istream& stream) {
   std::vector<std::string> paths;
   for (std::string line; std::getline(stream, line);) {
+    if (paths.empty() && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!line.empty()) paths.push_back(line);
+    if (line.find_first_not_of(" \t") != std::string::npos) paths.push_back(line);
   }
   return paths;
 }
@@ -42,6 +45,11 @@ std::vector<std::string> expand_lists(const std::vector<std::string>& inputs) {
     paths.insert(paths.end(), lines.begin(), lines.end());
   }
   return paths;
+}
+
+std::string canonical(const std::string& path) {
+  std::error_code ignored;
+  return fs::weakly_canonical(path, ignored).string();
 }
 
 /// The input whose suffix ends the stem; the longest suffix wins, null when none fits.
@@ -67,6 +75,7 @@ void report_missing(const Pipeline& pipeline, Items& result) {
 
 void group_by_suffix(const Pipeline& pipeline, std::vector<io::Source> sources, Items& result) {
   std::map<std::string, Item> by_id;
+  std::set<std::string> ambiguous;
   std::size_t foreign = 0;
   for (io::Source& source : sources) {
     const InputSpec* input = match_suffix(pipeline, source.stem);
@@ -81,12 +90,13 @@ void group_by_suffix(const Pipeline& pipeline, std::vector<io::Source> sources, 
     item.directory = source.directory;
     item.stem = stem;
     const auto [place, added] = item.images.emplace(input->name, source);
-    if (!added && place->second.path != source.path)
+    if (!added && ambiguous.insert(id).second)
       result.faults.push_back(
           {id, source.path,
            "two files give image '" + input->name + "' of one item: also '" + place->second.path + "'"});
   }
-  for (auto& [id, item] : by_id) result.items.push_back(std::move(item));
+  for (auto& [id, item] : by_id)
+    if (!ambiguous.contains(id)) result.items.push_back(std::move(item));
   if (foreign)
     result.notices.add("no_suffix",
                        std::to_string(foreign) + " files fit no suffix of the spec's inputs and were passed over");
@@ -138,6 +148,8 @@ std::vector<Row> manifest_rows(const std::string& path) {
   if (lines.empty())
     throw Error(ErrorCode::usage, "the manifest '" + path + "' is empty: its first row names the columns");
   const std::vector<std::string> header = split_csv(lines[0]);
+  if (std::set<std::string>(header.begin(), header.end()).size() != header.size())
+    throw Error(ErrorCode::usage, path + ":1: a column is named twice");
   for (std::size_t i = 1; i < lines.size(); ++i) {
     const std::vector<std::string> cells = split_csv(lines[i]);
     if (cells.size() != header.size())
@@ -191,11 +203,6 @@ void items_of_manifest(const Pipeline& pipeline, const std::string& manifest, It
   report_missing(pipeline, result);
 }
 
-std::string canonical(const std::string& path) {
-  std::error_code ignored;
-  return fs::weakly_canonical(path, ignored).string();
-}
-
 /// visit(item, path) for every output the items have an image for.
 template <class Visit>
 void for_each_output(const Pipeline& pipeline, const Items& items, const std::string& output_directory, Visit&& visit) {
@@ -232,7 +239,7 @@ Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& in
       }
     }();
     for (io::Source& source : found.sources)
-      if (seen.insert(source.path + '\n' + source.series_uid + '\n' + source.stem).second)
+      if (seen.insert(canonical(source.path) + '\n' + source.series_uid + '\n' + source.stem).second)
         sources.push_back(std::move(source));
     for (auto& fault : found.faults) result.faults.push_back({fault.path, fault.path, fault.message});
     for (const Notice& notice : found.notices.list()) result.notices.add(notice.code, notice.message);
@@ -259,12 +266,17 @@ void take_shard(Items& items, int index, int count) {
 }
 
 std::string output_path(const OutputSpec& output, const Item& item, const std::string& output_directory) {
-  const std::map<std::string, std::string> fields = {
-      {"{dir}", item.directory}, {"{stem}", item.stem}, {"{name}", output.image}, {"{id}", item.id}, {"{repeat}", "0"}};
-  std::string path = output.path;
-  for (const auto& [field, value] : fields)
-    for (std::size_t at = path.find(field); at != std::string::npos; at = path.find(field, at + value.size()))
-      path.replace(at, field.size(), value);
+  const std::map<std::string, std::string> fields = {{"dir", item.directory}, {"stem", item.stem}, {"name", output.image}, {"id", item.id}, {"repeat", "0"}};
+  std::string path;
+  for (std::size_t at = 0; at < output.path.size();) {
+    const std::size_t close = output.path[at] == '{' ? output.path.find('}', at) : std::string::npos;
+    if (close == std::string::npos) {
+      path += output.path[at++];
+    } else {
+      path += fields.at(output.path.substr(at + 1, close - at - 1));
+      at = close + 1;
+    }
+  }
   while (path.starts_with("/")) path.erase(0, 1);
   const fs::path normal = fs::path(path).lexically_normal();
   if (normal.empty() || *normal.begin() == "..")
@@ -273,22 +285,33 @@ std::string output_path(const OutputSpec& output, const Item& item, const std::s
 }
 
 std::vector<std::string> check_output_paths(const Pipeline& pipeline, const Items& items,
-                                            const std::string& output_directory) {
-  std::set<std::string> inputs;
+                                            const std::string& output_directory,
+                                            const std::vector<std::string>& own_files) {
+  std::set<std::string> inputs{canonical(pipeline.origin)};
   for (const Item& item : items.items)
-    for (const auto& [name, source] : item.images) {
-      inputs.insert(canonical(source.path));
-      for (const std::string& file : source.files) inputs.insert(canonical(file));
-    }
+    for (const auto& [name, source] : item.images)
+      for (const std::string& file : io::input_files(source)) inputs.insert(canonical(file));
+
   std::vector<std::string> faults;
   std::map<std::string, std::string> owner;
-  for_each_output(pipeline, items, output_directory, [&](const Item& item, const std::string& path) {
-    const auto [place, added] = owner.emplace(canonical(path), item.id);
-    if (!added)
-      faults.push_back(path + ": items '" + place->second + "' and '" + item.id +
+  const auto check_file = [&](const std::string& file, const std::string& id) {
+    const auto [place, added] = owner.emplace(canonical(file), id);
+    if (inputs.contains(place->first))
+      faults.push_back(file + ": is also an input; choose another output folder or name");
+    else if (!added && place->second == id)
+      faults.push_back(file + ": two images of item '" + id + "' would both write it; put {name} into the output paths");
+    else if (!added)
+      faults.push_back(file + ": items '" + place->second + "' and '" + id +
                        "' would both write it; put {dir}, {stem} or {id} into the output path");
-    else if (inputs.contains(place->first)) faults.push_back(path + ": is also an input; choose another output folder");
+  };
+  for_each_output(pipeline, items, output_directory, [&](const Item& item, const std::string& path) {
+    for (const std::string& file : io::output_files(path)) check_file(file, item.id);
   });
+  for (const std::string& file : own_files) {
+    if (file.empty()) continue;
+    if (inputs.contains(canonical(file))) faults.push_back(file + ": the report or log cannot be written over an input");
+    else if (owner.contains(canonical(file))) faults.push_back(file + ": the report or log cannot be written over an output");
+  }
   return faults;
 }
 
@@ -297,8 +320,9 @@ std::vector<std::string> existing_outputs(const Pipeline& pipeline, const Items&
   std::vector<std::string> faults;
   for_each_output(pipeline, items, output_directory, [&](const Item&, const std::string& path) {
     std::error_code ignored;
-    if (fs::exists(path, ignored))
-      faults.push_back(path + ": exists already; use --overwrite to replace it or another output folder");
+    for (const std::string& file : io::output_files(path))
+      if (fs::exists(fs::symlink_status(file, ignored)))
+        faults.push_back(file + ": exists already; use --overwrite to replace it or another output folder");
   });
   return faults;
 }

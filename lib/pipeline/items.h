@@ -42,10 +42,11 @@ void take_shard(Items& items, int index, int count);
 /// Path of an output below `output_directory`. Throws Error(usage) when it would leave it.
 std::string output_path(const OutputSpec& output, const Item& item, const std::string& output_directory);
 
-/// Outputs that must not be, found before any work: two items with one path, a path that is also an input. One line
-/// each.
+/// Files that must not be written, found before any work: two items with one path; an output, or one of `own_files` (the
+/// report, the log; "" is none), that is also an input, the spec or another output. One line each.
 std::vector<std::string> check_output_paths(const Pipeline& pipeline, const Items& items,
-                                            const std::string& output_directory);
+                                            const std::string& output_directory,
+                                            const std::vector<std::string>& own_files = {});
 
 /// Outputs that are there already, one line each.
 std::vector<std::string> existing_outputs(const Pipeline& pipeline, const Items& items,

@@ -3,18 +3,18 @@
 #include <nettle/sha2.h>
 
 #include <fstream>
-#include <regex>
-#include <sstream>
 
 #include "io/io.h"
 #include "spec/json_text.h"
 #include "spec/variables.h"
+#include "stages/pointwise/pointwise_stage.h"
 #include "volume/error.h"
 
 namespace volpipe {
 
 namespace {
 
+constexpr std::size_t kLargestSpec = std::size_t(16) << 20;
 const std::vector<std::string> kTopKeys{"volpipe", "variables", "inputs", "stages", "outputs", "fuse", "description"};
 const std::vector<std::string> kCommonStageKeys{"op", "on", "probability", "name", "precision"};
 const std::vector<std::string> kPathFields{"dir", "stem", "name", "id", "repeat"};
@@ -33,6 +33,13 @@ std::string sha256_of(const std::string& text) {
   return hex;
 }
 
+/// A word of letters, digits and _, that is not one of the masks' own words.
+bool is_image_name(const std::string& name) {
+  const auto of_word = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
+  return !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0])) && std::all_of(name.begin(), name.end(), of_word) &&
+         name != "nonzero" && name != "foreground";
+}
+
 /// Reads the parts of a spec one after another, adding each fault where it stands.
 class SpecReader {
  public:
@@ -44,6 +51,7 @@ class SpecReader {
       return {};
     }
     check_keys(spec_, kTopKeys, "");
+    text(spec_, "description", "");
     read_version();
     read_inputs();
     read_stages();
@@ -102,12 +110,11 @@ class SpecReader {
       pipeline_.inputs = {InputSpec{}};
       return;
     }
-    static const std::regex valid_name("[A-Za-z_][A-Za-z0-9_]*");
     for (const auto& [name, entry] : inputs->items()) {
       const std::string pointer = "/inputs/" + pointer_token(name);
       InputSpec input{name, "", ImageKind::image, false};
-      if (!std::regex_match(name, valid_name))
-        faults_.add(pointer, "'" + name + "' cannot be an image's name: use letters, digits and _");
+      if (!is_image_name(name))
+        faults_.add(pointer, "'" + name.substr(0, 40) + "' cannot be an image's name: use letters, digits and _, and not 'nonzero' or 'foreground'");
       if (!entry.is_object()) {
         faults_.add(pointer, "must be an object with 'suffix', 'kind', 'optional', got " + entry.dump());
       } else {
@@ -174,24 +181,47 @@ class SpecReader {
   }
 
   void read_common_keys(const Json& entry, const std::string& pointer, StageEntry& stage) {
-    if (const auto on = entry.find("on"); on != entry.end()) {
-      const Json list = on->is_array() ? *on : Json::array({*on});
-      for (const Json& name : list) {
-        if (!name.is_string())
-          faults_.add(pointer + "/on", "'on' must be an image's name or a list of them, got " + on->dump());
-        else if (known_image(name.get<std::string>(), pointer + "/on")) stage.on.push_back(name.get<std::string>());
-      }
-    }
-    if (const auto probability = entry.find("probability"); probability != entry.end()) {
-      const bool valid = probability->is_number() && *probability >= 0 && *probability <= 1;
-      if (!valid && !is_distribution(*probability))
-        faults_.add(pointer + "/probability", "'probability' must be a number from 0 to 1, got " + probability->dump());
-      stage.probability = *probability;
-    }
+    if (const auto on = entry.find("on"); on != entry.end()) read_on(*on, pointer + "/on", stage);
+    if (const auto probability = entry.find("probability"); probability != entry.end())
+      read_probability(*probability, pointer + "/probability", stage);
     const std::string precision = text(entry, "precision", pointer, "single");
     if (precision != "single" && precision != "double")
       faults_.add(pointer + "/precision", "'precision' must be 'single' or 'double', got '" + precision + "'");
     stage.double_precision = precision == "double";
+  }
+
+  void read_on(const Json& on, const std::string& pointer, StageEntry& stage) {
+    const Json list = on.is_array() ? on : Json::array({on});
+    if (list.empty()) faults_.add(pointer, "'on' names no image; leave it out for the stage's usual images");
+    for (const Json& entry : list) {
+      if (!entry.is_string()) {
+        faults_.add(pointer, "'on' must be an image's name or a list of them, got " + on.dump());
+        continue;
+      }
+      const auto name = entry.get<std::string>();
+      if (std::find(stage.on.begin(), stage.on.end(), name) != stage.on.end()) faults_.add(pointer, "'on' names '" + name + "' twice");
+      else if (known_image(name, pointer)) stage.on.push_back(name);
+    }
+  }
+
+  void read_probability(const Json& probability, const std::string& pointer, StageEntry& stage) {
+    const std::size_t before = faults_.list().size();
+    check_distributions(probability, pointer, faults_);
+    if (faults_.list().size() != before) return;
+    for (std::size_t k = 0; k < distribution_extremes(probability); ++k) {
+      const Json extreme = distribution_extreme(probability, k);
+      if (extreme.is_number() && extreme >= 0 && extreme <= 1) continue;
+      faults_.add(pointer, "'probability' must be a number from 0 to 1, got " + probability.dump());
+      return;
+    }
+    stage.probability = probability;
+  }
+
+  /// A mask that is an image must be one of the item.
+  void check_mask(const StageEntry& stage) {
+    const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage.stage);
+    const auto request = pointwise ? pointwise->request() : std::nullopt;
+    if (request && request->mask.kind == Mask::Kind::image) known_image(request->mask.image, stage.pointer + "/mask");
   }
 
   void build(StageEntry& stage) {
@@ -200,6 +230,7 @@ class SpecReader {
     if (faults_.list().size() != before) return;
     if (!has_distribution(stage.parameters)) {
       stage.stage = stage.definition->make(stage.parameters, stage.pointer, faults_);
+      check_mask(stage);
       return;
     }
     for (std::size_t k = 0; k < distribution_extremes(stage.parameters) && faults_.list().size() == before; ++k)
@@ -235,7 +266,8 @@ class SpecReader {
     OutputSpec output{
         name, text(entry, "path", pointer, "{dir}/{stem}" + pipeline_.find_input(name)->suffix + ".nii.gz"), {}};
     check_path(output.path, pointer + "/path");
-    if (const std::string dtype = text(entry, "dtype", pointer); !dtype.empty()) {
+    if (entry.contains("dtype")) {
+      const std::string dtype = text(entry, "dtype", pointer);
       output.dtype = parse_data_type(dtype);
       const std::vector<std::string> names{"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"};
       if (!output.dtype)
@@ -246,12 +278,15 @@ class SpecReader {
   }
 
   void check_path(const std::string& path, const std::string& pointer) {
-    static const std::regex field(R"(\{([^}]*)\})");
-    for (std::sregex_iterator match(path.begin(), path.end(), field), last; match != last; ++match)
-      if (const std::string name = (*match)[1];
-          std::find(kPathFields.begin(), kPathFields.end(), name) == kPathFields.end())
+    for (std::size_t open = path.find('{'); open != std::string::npos; open = path.find('{', open + 1)) {
+      const std::size_t close = path.find('}', open);
+      const std::string name = path.substr(open + 1, close == std::string::npos ? 40 : close - open - 1);
+      if (std::find(kPathFields.begin(), kPathFields.end(), name) == kPathFields.end())
         faults_.add(pointer, "there is no field {" + name + "}" + did_you_mean(name, kPathFields) +
                                  "; fields are {dir} {stem} {name} {id} {repeat}");
+    }
+    if (std::any_of(path.begin(), path.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+      faults_.add(pointer, "an output path cannot hold control characters");
     if (path.starts_with("/"))
       faults_.add(pointer, "an output path is relative to the output folder and cannot start with '/'");
     try {
@@ -331,11 +366,15 @@ Pipeline parse_pipeline(const std::string& text, const std::string& origin,
 
 Pipeline load_pipeline(const std::string& path, const std::map<std::string, Json>& settings) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf()))
+  std::string text(kLargestSpec + 1, '\0');
+  file.read(text.data(), std::streamsize(text.size()));
+  text.resize(std::size_t(std::max<std::streamsize>(file.gcount(), 0)));
+  if (text.empty())
     throw Error(ErrorCode::usage,
                 "cannot read the spec '" + path + "': check that the file exists, is not empty and can be read");
-  return parse_pipeline(text.str(), path, settings);
+  if (text.size() > kLargestSpec)
+    throw Error(ErrorCode::usage, "'" + path + "' is larger than 16 MiB and no spec");
+  return parse_pipeline(text, path, settings);
 }
 
 std::vector<std::string> images_of(const Pipeline& pipeline, const StageEntry& entry) {

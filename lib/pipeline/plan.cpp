@@ -23,6 +23,17 @@ bool mixes_statistics(const Group& group, const PointwiseStage& stage) {
   return false;
 }
 
+/// Instructions a stage appends, for statistics as an ordinary image has them.
+std::size_t instruction_count(const PointwiseStage& stage, const VolumeInfo& input) {
+  StatisticsResult ordinary{{.count = 1000, .min = 0, .max = 100, .mean = 50, .sum_squares = 1e6}, {}};
+  if (const auto request = stage.request())
+    for (double percent : request->percentiles) ordinary.percentiles.push_back(percent);
+  Program program;
+  Notices ignored;
+  stage.append(program, input, ordinary, ignored);
+  return program.size();
+}
+
 /// Builds the groups stage by stage, keeping at most one open group an image.
 class Planner {
  public:
@@ -86,7 +97,13 @@ class Planner {
       close(image, entry.label + " takes its statistics over other components");
       group = nullptr;
     }
+    const std::size_t instructions = instruction_count(*stage, info);
+    if (group && group->instructions + instructions > Program::kMaxInstructions) {
+      close(image, "the program would have more than " + std::to_string(Program::kMaxInstructions) + " instructions");
+      group = nullptr;
+    }
     if (!group) group = &start_group(image, GroupKind::pointwise, info);
+    group->instructions += instructions;
     if (wants_double(entry, info)) group->precision = Precision::double_;
     group->pointwise.push_back(stage);
     group->stages.push_back(index);
@@ -96,7 +113,7 @@ class Planner {
   void add_separable(std::size_t index, const StageEntry& entry, const SeparableStage& stage, const std::string& image) {
     VolumeInfo& info = now_.at(image);
     GridMap map = stage.map(info);
-    if (entry.double_precision && !map.copies()) map.output.dtype = DataType::float64;
+    if (entry.double_precision && map.computes) map.output.dtype = DataType::float64;
     Group* group = open_group(image, GroupKind::separable, "a stage on the grid follows");
     if (group) {
       if (std::optional<GridMap> composed = compose(map, group->map)) {
@@ -125,7 +142,7 @@ class Planner {
   }
 
   Group& start_group(const std::string& image, GroupKind kind, const VolumeInfo& input) {
-    Group group{kind, image, {}, {}, {}, input, input, Precision::single, ""};
+    Group group{kind, image, {}, {}, {}, input, input, Precision::single, 0, ""};
     return open_.emplace(image, std::move(group)).first->second;
   }
 
@@ -167,13 +184,21 @@ class Planner {
     }
   }
 
+  static std::size_t statistics_bytes(const Group& group) {
+    std::size_t most = 0;
+    for (const auto& stage : group.pointwise)
+      if (const auto request = stage->request())
+        most = std::max(most, statistics_scratch_bytes(group.input.value_count(), group.precision, !request->percentiles.empty()));
+    return most;
+  }
+
   std::size_t peak_bytes() const {
     std::map<std::string, std::size_t> held;
     std::size_t total = 0;
     for (const auto& [name, info] : plan_.inputs) total += held[name] = info.bytes();
     std::size_t peak = total;
     for (const Group& group : plan_.groups) {
-      const std::size_t scratch = group.kind == GroupKind::separable ? scratch_bytes(group.input, group.map) : 0;
+      const std::size_t scratch = group.kind == GroupKind::separable ? scratch_bytes(group.input, group.map) : statistics_bytes(group);
       peak = std::max(peak, total + group.output.bytes() + scratch);
       total += group.output.bytes() - held[group.image];
       held[group.image] = group.output.bytes();

@@ -23,6 +23,7 @@ struct Group {
   GridMap map;  ///< separable: the composed map
   VolumeInfo input, output;
   Precision precision = Precision::single;
+  std::size_t instructions = 0;     ///< pointwise: length of the program
   std::string ended_by;  ///< why the next stage on this image is not in the group; empty at the end
 };
 

@@ -39,6 +39,7 @@ struct ItemRecord {
   ItemTiming timing;
   TransferCounts transfers;
   std::vector<StageRecord> stages;
+  std::vector<std::pair<std::string, Json>> drawn;  ///< random stages: label and the parameters drawn
   std::vector<Notice> warnings;
   std::int64_t saturated_voxels = 0;
   ErrorCode error_code = ErrorCode::internal;

@@ -15,8 +15,12 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 }
 
 std::string human_bytes(std::size_t bytes) {
+  const char* const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  double value = double(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
   char text[32];
-  std::snprintf(text, sizeof text, "%.1f GiB", double(bytes) / double(std::size_t(1) << 30));
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
   return text;
 }
 
@@ -81,8 +85,7 @@ class Run {
     Images images = read_item(pipeline_, item, allocate, options_.memory_limit, record);
     fail_if_strict(record);
     const Plan plan = make_plan(pipeline_, infos_of(images), {options_.seed, item.id, 0});
-    for (const auto& [index, parameters] : plan.drawn)
-      record.warnings.push_back({"drawn", pipeline_.stages[index].label + " drew " + parameters.dump()});
+    for (const auto& [index, parameters] : plan.drawn) record.drawn.emplace_back(pipeline_.stages[index].label, parameters);
     check_memory(plan, record, context);
     try {
       images = compute_item(*context, pipeline_, plan, std::move(images), record);
@@ -99,7 +102,6 @@ class Run {
     }
     if (!record.fallback_reason.empty())
       record.warnings.push_back({"fallback", "computed on the CPU: " + record.fallback_reason});
-    fail_if_strict(record);
     write_item(pipeline_, item, images, options_, record);
   }
 

@@ -9,8 +9,7 @@ Json spec_schema() {
     Json required = Json::array({"op"});
     for (const ParameterInfo& info : definition.parameters) {
       Json value = info.schema;
-      if (value.contains("type") && (value["type"] == "number" || value["type"] == "integer"))
-        value = {{"anyOf", {info.schema, {{"$ref", "#/$defs/distribution"}}}}};
+      value = {{"anyOf", {info.schema, {{"$ref", "#/$defs/distribution"}}, {{"$ref", "#/$defs/variable"}}}}};
       value["description"] = info.help + (info.limits.unit.empty() ? "" : " [" + info.limits.unit + "]");
       if (!info.default_value.is_null()) value["default"] = info.default_value;
       properties[info.name] = value;
@@ -53,6 +52,7 @@ Json spec_schema() {
             {"dtype", {{"enum", {"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"}}}}}}}}}},
       {"fuse", {{"enum", {"auto", "none"}}}}};
   schema["$defs"] = {
+      {"variable", {{"type", "string"}, {"pattern", "\\$\\{[^}]*\\}"}}},
       {"on", {{"anyOf", {name, {{"type", "array"}, {"items", name}}}}}},
       {"name", name},
       {"precision", {{"enum", {"single", "double"}}}},

@@ -127,6 +127,10 @@ JsonText parse_json_text(const std::string& text, Faults& faults) {
     faults.add("", "this is not valid JSON: " + reason_of(error));
     faults.list().back().line = line_at(text, error.byte ? error.byte - 1 : 0);
     return result;
+  } catch (const nlohmann::json::out_of_range&) {
+    faults.add("", "a number is too large for a double");
+    faults.list().back().line = 1;
+    return result;
   }
   if (deepest > kDeepest) {
     faults.add("", "values are nested more than " + std::to_string(kDeepest) + " deep");

@@ -1,8 +1,8 @@
 #include "spec/variables.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <regex>
 
 #include "device/philox.h"
 #include "spec/json_text.h"
@@ -45,25 +45,44 @@ const std::vector<std::string>& distribution_names() {
 
 }  // namespace
 
+namespace {
+
+/// The next "${name}" of a text from `from` on: where it begins and the name; begin npos when there is none.
+struct Reference {
+  std::size_t begin, end;
+  std::string name;
+};
+
+Reference next_reference(const std::string& text, std::size_t from) {
+  const std::size_t begin = text.find("${", from);
+  const std::size_t close = begin == std::string::npos ? begin : text.find('}', begin);
+  if (close == std::string::npos) return {close, close, ""};
+  return {begin, close + 1, text.substr(begin + 2, close - begin - 2)};
+}
+
+std::string no_such_variable(const std::string& name, const Json& variables) {
+  std::vector<std::string> names;
+  for (const auto& entry : variables.items()) names.push_back(entry.key());
+  return "there is no variable '" + name + "'" + did_you_mean(name, names) +
+         (names.empty() ? "; declare it under \"variables\"" : "");
+}
+
+}  // namespace
+
 Json substitute_variables(const Json& value, const Json& variables, const std::string& pointer, Faults& faults) {
-  static const std::regex reference(R"(\$\{([^}]*)\})");
   return transform(value, pointer, [&](const Json& node, const std::string& place) -> std::optional<Json> {
     if (!node.is_string()) return std::nullopt;
     const auto text = node.get<std::string>();
     std::string result;
     std::size_t end = 0;
-    for (std::sregex_iterator match(text.begin(), text.end(), reference), last; match != last; ++match) {
-      const std::string name = (*match)[1];
-      if (!variables.contains(name)) {
-        std::vector<std::string> names;
-        for (const auto& entry : variables.items()) names.push_back(entry.key());
-        faults.add(place, "there is no variable '" + name + "'" + did_you_mean(name, names) +
-                              (names.empty() ? "; declare it under \"variables\"" : ""));
+    for (Reference found = next_reference(text, 0); found.begin != std::string::npos; found = next_reference(text, end)) {
+      if (!variables.contains(found.name)) {
+        faults.add(place, no_such_variable(found.name, variables));
         return node;
       }
-      if (match->length() == std::ptrdiff_t(text.size())) return variables[name];
-      result += text.substr(end, std::size_t(match->position()) - end) + text_of(variables[name]);
-      end = std::size_t(match->position() + match->length());
+      if (found.begin == 0 && found.end == text.size()) return variables[found.name];
+      result += text.substr(end, found.begin - end) + text_of(variables[found.name]);
+      end = found.end;
     }
     return Json(result + text.substr(end));
   });
@@ -142,6 +161,8 @@ Json DrawStream::draw(const Json& value) {
     const std::string kind = node.begin().key();
     if (kind == "choice") return list[std::size_t(uniform() * double(list.size()))];
     const double a = list[0].get<double>(), b = list[1].get<double>();
+    if (kind == "uniform" && list[0].is_number_integer() && list[1].is_number_integer())
+      return Json(std::int64_t(std::min(a + std::floor((b - a + 1) * uniform()), b)));
     return Json(kind == "uniform" ? a + (b - a) * uniform() : a + b * normal());
   });
 }

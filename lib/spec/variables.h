@@ -13,7 +13,8 @@ namespace volpipe {
 /// elsewhere its text is put in. An unknown name is a fault.
 Json substitute_variables(const Json& value, const Json& variables, const std::string& pointer, Faults& faults);
 
-/// True for {"uniform": [a, b]}, {"normal": [mean, sd]} or {"choice": [..]}.
+/// True for {"uniform": [a, b]}, {"normal": [mean, sd]} or {"choice": [..]}. A uniform between two integers (1, not
+/// 1.0) is a whole number from a to b, both included; else a real number.
 bool is_distribution(const Json& value);
 /// True when a distribution stands anywhere below `value`.
 bool has_distribution(const Json& value);

@@ -78,7 +78,7 @@ AxisOrder closest_world_axes(const Geometry& geometry) {
   for (const auto& candidate : kPermutations) {  // candidate[axis] = world axis
     double score = 0;
     for (int axis = 0; axis < 3; ++axis) score += std::abs(unit[candidate[axis]][axis]);
-    if (score > best_score + 1e-9) {  // ties keep the earlier, so rounding cannot choose
+    if (score > best_score + 1e-5) {  // ties keep the earlier, so the rounding of a header cannot choose
       best_score = score;
       best = candidate;
     }

@@ -32,7 +32,7 @@ def commit():
 
 
 def run(options, path):
-    command = [options.bench, f"--benchmark_out={path}", "--benchmark_out_format=json", "--benchmark_min_time=0.02",
+    command = [options.bench, f"--benchmark_out={path}", "--benchmark_out_format=json", "--benchmark_min_time=0.2",
                f"--benchmark_repetitions={options.repetitions}", "--benchmark_enable_random_interleaving=true",
                "--benchmark_report_aggregates_only=true", "--size", str(options.size)]
     subprocess.run(command + (["--threads", str(options.threads)] if options.threads else []), check=True)

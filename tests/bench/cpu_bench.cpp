@@ -213,10 +213,11 @@ class Bench {
   }
 
   void add_all() {
-    add_stages("clip and scale", {{"ClampImageFilter, ShiftScaleImageFilter", [](const Image* image) {
-                 return with_itk::shift_scale(with_itk::clamp(image, -1, 1), 1, 0.5);
-               }},
-               {"IntensityWindowingImageFilter", [](const Image* image) { return with_itk::window(image, -1, 1, 0, 1); }}});
+    add_stages(
+        "clip and scale",
+        {{"ClampImageFilter, ShiftScaleImageFilter",
+          [](const Image* image) { return with_itk::shift_scale(with_itk::clamp(image, -1, 1), 1, 0.5); }},
+         {"IntensityWindowingImageFilter", [](const Image* image) { return with_itk::window(image, -1, 1, 0, 1); }}});
     add_stages("pointwise chain of 16", {{"seven filters", with_itk::chain}});
     add_stages("z-score", {{"NormalizeImageFilter", with_itk::normalize}});
     add_stages("rescale min max", {{"RescaleIntensityImageFilter", with_itk::rescale}});
@@ -231,7 +232,8 @@ class Bench {
                    [sigma](const Image* image) { return with_itk::discrete_gaussian(image, sigma, 1e-4); }},
                   {"SmoothingRecursiveGaussianImageFilter",
                    [sigma](const Image* image) { return with_itk::recursive_gaussian(image, sigma); }}});
-    add_stages("flip", {{"FlipImageFilter", [](const Image* image) { return with_itk::flip(image, true, true, true); }}});
+    add_stages("flip",
+               {{"FlipImageFilter", [](const Image* image) { return with_itk::flip(image, true, true, true); }}});
     add_stages("transpose", {{"PermuteAxesImageFilter", with_itk::transpose}});
     add_stages("pad symmetric 16", {{"MirrorPadImageFilter", with_itk::pad}});
     add_stages("crop", {{"RegionOfInterestImageFilter", with_itk::crop}});
@@ -256,7 +258,8 @@ class Bench {
   static Picture image_of(const Volume& volume) {
     const Picture image = Image::New();
     const Index3& size = volume.geometry().size();
-    image->SetRegions(Image::SizeType{{itk::SizeValueType(size[0]), itk::SizeValueType(size[1]), itk::SizeValueType(size[2])}});
+    image->SetRegions(
+        Image::SizeType{{itk::SizeValueType(size[0]), itk::SizeValueType(size[1]), itk::SizeValueType(size[2])}});
     image->SetSpacing(Image::SpacingType(0.75));
     image->Allocate();
     std::copy_n(volume.data_as<float>(), volume.info().value_count(), image->GetBufferPointer());
@@ -288,12 +291,13 @@ class Bench {
       for (auto _ : state) benchmark::DoNotOptimize(planned->run(*context_, borrowed(input_)).data());
     });
     for (const Peer& peer : peers)
-      add_peer(one.name + "/" + peer.first, [this, planned, run = peer.second, name = one.name + peer.first](benchmark::State& state) {
-        for (auto _ : state) benchmark::DoNotOptimize(run(image_)->GetBufferPointer());
-        if (!differences_.contains(name))
-          differences_[name] = difference(planned->run(*context_, borrowed(input_)), run(image_));
-        state.counters["difference"] = differences_[name];
-      });
+      add_peer(one.name + "/" + peer.first,
+               [this, planned, run = peer.second, name = one.name + peer.first](benchmark::State& state) {
+                 for (auto _ : state) benchmark::DoNotOptimize(run(image_)->GetBufferPointer());
+                 if (!differences_.contains(name))
+                   differences_[name] = difference(planned->run(*context_, borrowed(input_)), run(image_));
+                 state.counters["difference"] = differences_[name];
+               });
   }
 
   void add_statistics() {

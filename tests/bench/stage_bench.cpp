@@ -3,7 +3,6 @@
 //   wall_ms      median of the host's clock from the call to the end of the work, as a single caller sees it
 //   bytes        what has to move at least: over the device's memory, or over the link for "traffic": "link"
 #include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -80,7 +79,8 @@ struct Timing {
 
 class Stopwatch {
  public:
-  Stopwatch(DeviceContext& context, const Volume& input, const Options& options) : context_(context), options_(options) {
+  Stopwatch(DeviceContext& context, const Volume& input, const Options& options)
+      : context_(context), options_(options) {
     if (context.device().is_cuda() && input.dtype() == DataType::float32) backlog_.emplace(context, input);
   }
 
@@ -174,8 +174,9 @@ class StageBench {
     const ProgramInput inputs[] = {{input_.data(), input_.dtype()}};
     const double percents[] = {1, 99};
     std::vector<double> found;
-    const Timing timing = stopwatch_.time(
-        [&] { found = compute_percentiles(context_, {inputs, &identity, input_.info().value_count()}, percents); });
+    const Timing timing = stopwatch_.time([&] {
+      found = compute_percentiles(context_, {inputs, &identity, input_.info().value_count()}, percents);
+    });
     Json line = line_of("percentiles 1 and 99", timing, input_.info().bytes());
     line["values"] = found;
     print(line);
@@ -222,9 +223,15 @@ class StageBench {
   }
 
   Json line_of(const std::string& name, const Timing& timing, std::size_t bytes) const {
-    return {{"case", name},          {"device", context_.device().name()}, {"size", input_.geometry().size()},
-            {"ms", timing.ms},       {"min_ms", timing.min_ms},            {"wall_ms", timing.wall_ms},
-            {"runs", timing.runs},   {"bytes", bytes},                     {"traffic", "device"},
+    return {{"case", name},
+            {"device", context_.device().name()},
+            {"size", input_.geometry().size()},
+            {"ms", timing.ms},
+            {"min_ms", timing.min_ms},
+            {"wall_ms", timing.wall_ms},
+            {"runs", timing.runs},
+            {"bytes", bytes},
+            {"traffic", "device"},
             {"threads", context_.threads()}};
   }
   void print_link(Json line) const {
@@ -262,7 +269,8 @@ Device parse_device(const std::string& name) {
 VolumeInfo info_of(const std::vector<std::int64_t>& size) {
   if (size.size() != 1 && size.size() != 3) throw Error(ErrorCode::usage, "--size takes one number, or three");
   VolumeInfo info;
-  info.geometry = bench_geometry(size.size() == 1 ? Index3{size[0], size[0], size[0]} : Index3{size[0], size[1], size[2]});
+  info.geometry =
+      bench_geometry(size.size() == 1 ? Index3{size[0], size[0], size[0]} : Index3{size[0], size[1], size[2]});
   return info;
 }
 
@@ -281,7 +289,8 @@ void read_raw(const std::string& path, Volume& volume) {
   std::ifstream file(path, std::ios::binary);
   file.read(static_cast<char*>(volume.data()), std::streamsize(bytes));
   if (!file || file.peek() != std::ifstream::traits_type::eof())
-    throw Error(ErrorCode::input, "expected a file of " + std::to_string(bytes) + " bytes, float32, x fastest").with_path(path);
+    throw Error(ErrorCode::input, "expected a file of " + std::to_string(bytes) + " bytes, float32, x fastest")
+        .with_path(path);
 }
 
 void run(const Options& options) {

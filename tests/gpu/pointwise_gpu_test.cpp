@@ -56,6 +56,19 @@ TEST_F(PointwiseGpu, EveryOpAgrees) {
   }
 }
 
+TEST_F(PointwiseGpu, UnaryOpsRunWhateverTheirOperand) {
+  const Row row(std::vector<float>{1, -2, 3});
+  expect_same(Program().add(Op::negate, Operand::r2), {row}, DataType::float32, Precision::single);
+  expect_same(Program().store(Operand::r2).add({Op::to_integer, Operand::r2, 0, 0, 2}), {row}, DataType::float32,
+              Precision::single);
+}
+
+TEST_F(PointwiseGpu, TheSignOfNanDoesNotMatter) {
+  const Row row(std::vector<float>{std::numeric_limits<float>::infinity(), 1});
+  expect_same(Program().store(Operand::r0).add(Op::subtract, Operand::r0).add(Op::signed_power, 0), {row},
+              DataType::float32, Precision::single);
+}
+
 TEST_F(PointwiseGpu, EveryPairOfTypesAgrees) {
   for (const DataType from : kAllTypes)
     for (const DataType to : kAllTypes)
@@ -217,6 +230,18 @@ TEST_F(PointwiseGpu, RunsAreRepeatable) {
   };
   const Moments first = c.on(*cuda_, compute);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(c.on(*cuda_, compute), first);
+}
+
+TEST_F(PointwiseGpu, StatisticsStayWithinTheirScratchMemory) {
+  DeviceRow row(*cuda_, random_row(DataType::float32, 3000017, 15));
+  const ProgramInput input = row.input();
+  const Program identity;
+  const SampledValues values{{&input, 1}, &identity, 3000017};
+  const std::size_t before = cuda_->peak_memory();
+  compute_moments(*cuda_, values);
+  EXPECT_LE(cuda_->peak_memory() - before, statistics_scratch_bytes(values.count, Precision::single, false));
+  compute_percentiles(*cuda_, values, std::vector<double>{1, 50, 99});
+  EXPECT_LE(cuda_->peak_memory() - before, statistics_scratch_bytes(values.count, Precision::single, true));
 }
 
 TEST_F(PointwiseGpu, CountsAbove2To31AreExact) {

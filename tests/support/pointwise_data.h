@@ -208,9 +208,9 @@ double ulps(T a, T b) {
   using Integer = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
   const auto ordered = [](T v) {
     const Integer bits = std::bit_cast<Integer>(v);
-    return double(bits < 0 ? std::numeric_limits<Integer>::min() - bits : bits);
+    return static_cast<long double>(bits < 0 ? std::numeric_limits<Integer>::min() - bits : bits);
   };
-  return std::abs(ordered(a) - ordered(b));
+  return double(std::abs(ordered(a) - ordered(b)));
 }
 
 /// A random program over `inputs` inputs that uses every part of the machine.

@@ -80,7 +80,7 @@ TEST(AtomicFile, TakesALongName) {
   for (int i = 0; i < 83; ++i) stem += "画";
   write_text(folder / (stem + ".nii"), "text");
   EXPECT_EQ(read_bytes(folder / (stem + ".nii")), "text");
-  expect_error(ErrorCode::output, "too long", [&] { write_text(folder / (stem + stem), "text"); });
+  expect_error(ErrorCode::unsupported, "too long", [&] { write_text(folder / (stem + stem), "text"); });
 }
 
 TEST(AtomicFile, MovesWithoutLosingTheFile) {
@@ -124,15 +124,15 @@ TEST(AtomicFile, OverwritesWhenAllowed) {
 TEST(AtomicFile, RefusesTargetsThatAreNotFiles) {
   TemporaryFolder folder;
   fs::create_directory(folder / "sub");
-  expect_error(ErrorCode::output, "not a regular file", [&] { AtomicFile(folder / "sub", true); });
-  expect_error(ErrorCode::output, "file name", [&] { AtomicFile(folder.path() + "/", true); });
-  expect_error(ErrorCode::output, "not a regular file", [&] { AtomicFile("/dev/null", true); });
+  expect_error(ErrorCode::exists, "not a regular file", [&] { AtomicFile(folder / "sub", true); });
+  expect_error(ErrorCode::unsupported, "file name", [&] { AtomicFile(folder.path() + "/", true); });
+  expect_error(ErrorCode::exists, "not a regular file", [&] { AtomicFile("/dev/null", true); });
 }
 
 TEST(AtomicFile, SaysThatAFolderIsAFile) {
   TemporaryFolder folder;
   write_bytes(folder / "file", "x");
-  expect_error(ErrorCode::output, "a file where a folder is needed", [&] { AtomicFile(folder / "file/a.txt"); });
+  expect_error(ErrorCode::exists, "a file where a folder is needed", [&] { AtomicFile(folder / "file/a.txt"); });
 }
 
 TEST(AtomicFile, RefusesToCommitNothing) {
@@ -203,7 +203,7 @@ TEST(AtomicFile, ReportsAFileSizeLimit) {
   {
     AtomicFile file(folder / "a.bin");
     const std::string data(1001, 'x');
-    expect_error(ErrorCode::output, "ulimit -f", [&] { file.write(data.data(), data.size()); });
+    expect_error(ErrorCode::unsupported, "ulimit -f", [&] { file.write(data.data(), data.size()); });
   }
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);

@@ -301,6 +301,43 @@ TEST_F(DicomTest, ShortPixelDataIsAnErrorOfTheSeries) {
   expect_error(ErrorCode::input, "2.dcm", [&] { io::read(source, Buffer::host, notices); });
 }
 
+TEST_F(DicomTest, LongPixelDataIsANotice) {
+  write_dicom_slices(series, 3, [](DicomSample& s, int k) {
+    s.pixels = std::string(128, '\1');
+    if (k == 1) s.pixels += std::string(16, '\1');
+  });
+  Notices notices;
+  read_only_source(series, notices);
+  EXPECT_TRUE(has_notice(notices, "trailing_bytes"));
+}
+
+TEST_F(DicomTest, UnknownTransferSyntaxIsNamed) {
+  write_dicom_slices(series, 2, [](DicomSample& s, int) { s.syntax = "1.2.840.10008.1.2.4.201"; });
+  expect_fault({"1.2.840.10008.1.2.4.201", "High-Throughput JPEG 2000", "not supported"});
+  Notices notices;
+  const Source source{series, {series + "/0.dcm", series + "/1.dcm"}, {}, {}, {}};
+  expect_error(ErrorCode::unsupported, "1.2.840", [&] { io::read_info(source, notices); });
+}
+
+TEST_F(DicomTest, PixelsThatDoNotLieAsTheirSyntaxSaysAreRefused) {
+  write_dicom_slices(series, 2, [](DicomSample& s, int) { s.syntax = "1.2.840.10008.1.2.5"; });
+  expect_fault({"0.dcm", "announces compressed pixels"});
+}
+
+TEST_F(DicomTest, SlicesOfAlternatingSignAreOneFault) {
+  write_dicom_slices(series, 6, [](DicomSample& s, int k) { s.is_signed = k % 2; });
+  expect_fault({"0.dcm", "1.dcm", "pixel type"});
+}
+
+TEST_F(DicomTest, ASeriesThatSplitsIsANotice) {
+  write_dicom_slices(series, 6, [](DicomSample& s, int k) {
+    if (k >= 3) s.rows = 6;
+  });
+  const Found found = io::find_sources(series);
+  EXPECT_EQ(found.sources.size(), 2u);
+  EXPECT_TRUE(has_notice(found.notices, "series_split"));
+}
+
 TEST_F(DicomTest, FileCutBeforeItsPixelsIsAFault) {
   write_dicom_slices(series, 1, [](DicomSample& s, int) { s.cut = 140; });
   expect_fault({"0.dcm", "ends before its pixel data"});

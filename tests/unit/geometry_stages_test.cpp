@@ -137,6 +137,7 @@ TEST(Crop, NamesTheLimits) {
   EXPECT_EQ(refusal_of(R"({"op":"crop","start":[0,0,5],"size":6})", input),
             "the crop starts at voxel [0, 0, 5] with size 6 x 6 x 6, the image has size 10 x 10 x 10: keep inside it, "
             "or set \"clip\": true");
+  EXPECT_EQ(map_of(R"({"op":"crop","start":1,"size":6})", input).matrices[2].start().front(), 1);
   EXPECT_EQ(map_of(R"({"op":"crop","start":[-2,0,5],"size":6,"clip":true})", input).output.geometry.size(),
             (Index3{4, 6, 5}));
   EXPECT_NE(refusal_of(R"({"op":"crop","start":[10,0,0],"size":6,"clip":true})", input).find("nothing is left"),
@@ -174,6 +175,23 @@ TEST(Pad, FollowsNumpy) {
   EXPECT_EQ(padded("reflect"), (std::vector<double>{3, 3, 2, 1, 1, 2, 3, 3, 2, 1, 1}));
   EXPECT_EQ(padded("mirror"), (std::vector<double>{1, 2, 3, 2, 1, 2, 3, 2, 1, 2, 3}));
   EXPECT_EQ(padded("wrap"), (std::vector<double>{3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1}));
+}
+
+TEST(Pad, RefusesAFillThePixelTypeCannotHold) {
+  const VolumeInfo input = info_of({3, 1, 1}, DataType::uint8);
+  for (const char* fill : {"300", "-5", "0.5"}) {
+    const std::string pad = R"({"op":"pad","after":1,"fill":)" + std::string(fill) + "}";
+    EXPECT_EQ(refusal_of(pad.c_str(), input), "'fill' " + std::string(fill) +
+                                                  " is no value of uint8 voxels: choose one that is, or cast the image "
+                                                  "first");
+    EXPECT_EQ(refusal_of(pad.c_str(), info_of({3, 1, 1})), "");
+  }
+  EXPECT_EQ(refusal_of(R"({"op":"pad","after":1,"fill":255})", input), "");
+  EXPECT_EQ(refusal_of(R"({"op":"crop_or_pad","size":1,"fill":300})", input), "");  // nothing is filled
+  EXPECT_NE(refusal_of(R"({"op":"pad","after":1,"fill":1e39})", info_of({3, 1, 1})), "");
+  EXPECT_NE(
+      refusal_of(R"({"op":"resample","spacing":0.4,"interpolation":"nearest","boundary":"constant","fill":-1})", input),
+      "");
 }
 
 TEST(Resample, SizesRoundHalfUpWithTolerance) {
@@ -228,6 +246,32 @@ TEST(Resample, RefusesWhatCannotFit) {
   EXPECT_NE(message.find("1000000 x 1000000 x 1000000"), std::string::npos) << message;
   EXPECT_NE(fault_of(R"({"op":"resample","spacing":0})"), "");
   EXPECT_NE(fault_of(R"({"op":"resample"})"), "");
+}
+
+TEST(Grids, ThatCannotFitAreRefusedBeforeTheirTables) {
+  const VolumeInfo input = info_of({6, 5, 4}, DataType::int16);
+  EXPECT_EQ(refusal_of(R"({"op":"pad","before":[100000000,0,0]})", input),
+            "the result would have 100000006 x 5 x 4 voxels (3.73 GiB), at most 16777216 an axis and 1099511627776 in "
+            "all are possible: change the sizes or the spacing");
+  for (const char* entry : {R"({"op":"pad","after":1000000000})", R"({"op":"pad_to","size":[1,1,1000000000]})",
+                            R"({"op":"pad_divisible","k":1000000000})", R"({"op":"crop_or_pad","size":1000000000})",
+                            R"({"op":"resize","size":[1000000000,1,1]})", R"({"op":"resize","scale":1e300})",
+                            R"({"op":"resize","size":16000000})", R"({"op":"resample","spacing":1e-300})"}) {
+    const std::string message = refusal_of(entry, input);
+    EXPECT_NE(message.find("GiB"), std::string::npos) << entry << ": " << message;
+    EXPECT_LT(message.size(), 220u) << message;
+  }
+}
+
+TEST(Resample, ToOneVoxelFromAnySpacing) {
+  const auto context = make_context(Device::cpu());
+  const Volume input = volume_from(info_of({6, 5, 4}), [](std::int64_t) { return 3; });
+  for (const char* spacing : {"1e6", "1e9", "1e10", "1e12"}) {
+    const GridMap map = map_of((R"({"op":"resample","spacing":)" + std::string(spacing) + "}").c_str(), input.info());
+    const std::vector<double> values = values_of(apply_map(*context, input, map, 0));
+    ASSERT_EQ(values.size(), 1u);
+    EXPECT_NEAR(values[0], 3, 1e-6);
+  }
 }
 
 TEST(Resample, RampsKeepTheirWorldValues) {
@@ -342,11 +386,54 @@ TEST(GaussianStage, DifferentiatesInItsUnits) {
   EXPECT_NEAR(middle(R"({"op":"gaussian","sigma":2,"units":"voxel","order":[1,0,0]})"), 0.5, 1e-3);
 }
 
+/// One pass of scipy.ndimage.correlate1d(mode="constant", cval=fill) over an array of size n.
+std::vector<double> correlated(const std::vector<double>& in, const Index3& n, std::size_t axis,
+                               const std::vector<double>& kernel, double fill) {
+  const std::int64_t stride = axis == 0 ? 1 : axis == 1 ? n[0] : n[0] * n[1];
+  const std::int64_t radius = std::int64_t(kernel.size()) / 2;
+  std::vector<double> out(in.size());
+  for (std::int64_t i = 0; i < std::int64_t(in.size()); ++i)
+    for (std::int64_t t = -radius; t <= radius; ++t) {
+      const std::int64_t at = i / stride % n[axis] + t;
+      const double value = at < 0 || at >= n[axis] ? fill : in[std::size_t(i + t * stride)];
+      out[std::size_t(i)] += kernel[std::size_t(t + radius)] * value;
+    }
+  return out;
+}
+
+TEST(GaussianStage, FillsEveryPassAsSciPy) {
+  const auto context = make_context(Device::cpu());
+  const Index3 n{7, 5, 3};
+  const Vec3 spacing{0.5, 2, 1.3}, sigma{1.1, 2, 0.7};
+  VolumeInfo info = info_of(n);
+  info.geometry = Geometry::from_spacing(n, spacing);
+  const Volume input = random_volume(info);
+  for (const std::array<int, 3>& order :
+       {std::array{0, 0, 0}, std::array{1, 0, 0}, std::array{0, 1, 0}, std::array{0, 2, 1}, std::array{3, 1, 2}}) {
+    const Json entry = {
+        {"op", "gaussian"}, {"sigma", sigma}, {"order", order}, {"boundary", "constant"}, {"fill", 3.5}};
+    GridMap map = map_of(entry.dump().c_str(), info);
+    map.output.dtype = DataType::float64;
+    std::vector<double> expected = values_of(input);
+    double per_mm = 1;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      expected = correlated(expected, n, axis, gaussian_kernel(sigma[axis] / spacing[axis], order[axis]), 3.5);
+      per_mm *= std::pow(spacing[axis], -order[axis]);
+    }
+    for (double& value : expected) value *= per_mm;
+    EXPECT_LE(relative_difference(values_of(apply_map(*context, input, map, 3.5)), expected), 1e-12) << entry;
+    const GridMap flip = map_of(R"({"op":"flip","axes":"x"})", map.output);
+    EXPECT_EQ(compose(flip, map).has_value(), order == (std::array{0, 0, 0})) << entry;
+  }
+}
+
 TEST(GaussianStage, RefusesNonsense) {
   EXPECT_NE(fault_of(R"({"op":"gaussian","sigma":-1})"), "");
   EXPECT_NE(fault_of(R"({"op":"gaussian","sigma":[0,1,1],"order":[1,0,0]})"), "");
   EXPECT_NE(fault_of(R"({"op":"gaussian","sigma":1,"order":4})"), "");
   EXPECT_NE(refusal_of(R"({"op":"gaussian","sigma":1e7})", info_of({3, 3, 3})), "");
+  EXPECT_NE(refusal_of(R"({"op":"gaussian","sigma":1e300})", info_of({3, 3, 3})).find("over 4e+300 voxels"),
+            std::string::npos);
 }
 
 TEST(Stages, ExamplesRunOnAnyImage) {

@@ -54,6 +54,8 @@ class IntensityTest : public testing::Test {
       SampledValues values{{&input, 1}, &program, row.count};
       if (request->mask.kind == Mask::Kind::nonzero) values.selection.kind = Selection::Kind::nonzero;
       if (request->mask.kind == Mask::Kind::above) values.selection = {Selection::Kind::above, request->mask.threshold};
+      if (request->mask.kind == Mask::Kind::foreground)
+        values.selection = {Selection::Kind::above, otsu_threshold(*cpu_, values)};
       if (mask) values.selection = {Selection::Kind::mask, 0, mask->input()};
       if (request->moments) statistics.moments = compute_moments(*cpu_, values);
       statistics.percentiles = compute_percentiles(*cpu_, values, request->percentiles);
@@ -250,6 +252,18 @@ TEST_F(IntensityTest, NormalizeOfDegenerateImages) {
             "constant_image");
 }
 
+TEST_F(IntensityTest, NormalizeByTheForegroundOfAConstantImageIsZero) {
+  for (const char* method : {"zscore", "median_iqr"}) {
+    const StageResult result =
+        run({{"op", "normalize"}, {"method", method}, {"mask", "foreground"}}, Row(std::vector<float>{5, 5, kNan}));
+    EXPECT_EQ(result->at(0), 0);
+    EXPECT_EQ(result->at(1), 0);
+    EXPECT_TRUE(std::isnan(result->at(2)));
+    ASSERT_EQ(result.notices.list().size(), 1u);
+    EXPECT_EQ(result.notices.list()[0].code, "constant_image");
+  }
+}
+
 TEST_F(IntensityTest, NormalizePerComponentAsksForIt) {
   EXPECT_TRUE(make({{"op", "normalize"}, {"per", "component"}})->request()->per_component);
   EXPECT_FALSE(make({{"op", "normalize"}})->request()->per_component);
@@ -271,6 +285,22 @@ TEST_F(IntensityTest, Gamma) {
   const auto constant = run({{"op", "gamma"}, {"gamma", 2}}, Row(std::vector<float>{3, 3}));
   EXPECT_EQ(constant->at(0), 3);
   EXPECT_EQ(constant.notices.list()[0].code, "constant_image");
+}
+
+TEST_F(IntensityTest, RangesThatOverflowFloat32) {
+  for (const float end : {2e38f, std::numeric_limits<float>::max()}) {
+    const Row row(std::vector<float>{-end, -end / 2, 0, end / 2, end, kNan});
+    const auto rescaled = run({{"op", "rescale"}}, row);
+    const auto normalized = run({{"op", "normalize"}, {"method", "minmax"}}, row);
+    const auto curved = run({{"op", "gamma"}, {"gamma", 2}}, row);
+    for (int i = 0; i < 5; ++i) {
+      const double share = i / 4.0;
+      EXPECT_NEAR(rescaled->at(i), share, 1e-6);
+      EXPECT_NEAR(normalized->at(i), share, 1e-6);
+      EXPECT_NEAR(curved->at(i) / double(end), 2 * share * share - 1, 1e-6);
+    }
+    EXPECT_TRUE(std::isnan(curved->at(5)));
+  }
 }
 
 TEST_F(IntensityTest, CastSaturatesAndCounts) {

@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <zlib.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <limits>
 
@@ -146,6 +148,46 @@ TEST(Formats, ExistingOutputsAreReplacedOnlyWhenAsked) {
   }
 }
 
+TEST(MetaImage, AForeignDataFileIsNeverReplaced) {
+  TemporaryFolder folder;
+  const Volume volume = sample_volume({.geometry = oblique({3, 3, 3}), .dtype = DataType::int16});
+  write_bytes(folder / "v.raw", "mine");
+  for (const bool overwrite : {false, true})
+    expect_error(ErrorCode::exists, "v.raw", [&] { io::write(volume, folder / "v.mhd", overwrite); });
+  write_bytes(folder / "v.mhd", "ObjectType = Image\nElementDataFile = other.raw\n");
+  expect_error(ErrorCode::exists, "v.raw", [&] { io::write(volume, folder / "v.mhd", true); });
+  EXPECT_EQ(read_bytes(folder / "v.raw"), "mine");
+  EXPECT_EQ(folder.names(), (std::vector<std::string>{"v.mhd", "v.raw"}));
+}
+
+TEST(MetaImage, UpperCaseMhaIsOneFile) {
+  TemporaryFolder folder;
+  io::write(sample_volume({.geometry = oblique({3, 3, 3})}), folder / "v.MHA", false);
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"v.MHA"});
+}
+
+TEST(Formats, EveryFileOfAVolumeIsNamed) {
+  TemporaryFolder folder;
+  using Files = std::vector<std::string>;
+  EXPECT_EQ(io::output_files("a/v.nii.gz"), Files{"a/v.nii.gz"});
+  EXPECT_EQ(io::output_files("a/v.mha"), Files{"a/v.mha"});
+  EXPECT_EQ(io::output_files("a/v.mhd"), (Files{"a/v.mhd", "a/v.raw"}));
+  EXPECT_EQ(io::input_files(file_source("a/v.nii.gz")), Files{"a/v.nii.gz"});
+  EXPECT_EQ(io::input_files(file_source("a/v.hdr")), (Files{"a/v.hdr", "a/v.img"}));
+  EXPECT_EQ(io::input_files({"a", {"a/1.dcm", "a/2.dcm"}, {}, {}, {}}), (Files{"a/1.dcm", "a/2.dcm"}));
+  const auto files = [&](const std::string& name, const std::string& header) {
+    return io::input_files(file_source(write_bytes(folder / name, header)));
+  };
+  EXPECT_EQ(files("v.mhd", "NDims = 3\nElementDataFile = x.zraw\n"), (Files{folder / "v.mhd", folder / "x.zraw"}));
+  EXPECT_EQ(files("v.mha", "NDims = 3\nElementDataFile = LOCAL\nabc=d"), Files{folder / "v.mha"});
+  EXPECT_EQ(files("v.nhdr", "NRRD0004\nData File: /x.raw\n\n"), (Files{folder / "v.nhdr", "/x.raw"}));
+  EXPECT_EQ(files("l.nhdr", "NRRD0004\ndata file: LIST\na.raw\nb.raw\n"),
+            (Files{folder / "l.nhdr", folder / "a.raw", folder / "b.raw"}));
+  EXPECT_EQ(files("p.nhdr", "NRRD0004\ndata file: s%02d.raw 9 11 1\n\n"),
+            (Files{folder / "p.nhdr", folder / "s09.raw", folder / "s10.raw", folder / "s11.raw"}));
+  EXPECT_EQ(files("v.nrrd", "NRRD0004\n\ndata file: no"), Files{folder / "v.nrrd"});
+}
+
 TEST(Formats, EqualVolumesGiveEqualBytes) {
   TemporaryFolder folder;
   const Volume volume = sample_volume({.geometry = oblique({9, 8, 7}), .dtype = DataType::float32});
@@ -269,6 +311,31 @@ TEST(MetaImage, VoxelsInManyFilesOrAsTextAreUnsupported) {
   expect_error(ErrorCode::unsupported, "text", [&] { io::read_info(file_source(folder / "text.mhd"), notices); });
 }
 
+TEST(MetaImage, UnitsOfLength) {
+  TemporaryFolder folder;
+  write_bytes(folder / "v.mha", meta_header(kMetaGeometry + "DistanceUnits = um\n") + counting_shorts(1000));
+  Notices notices;
+  const Geometry geometry = read_file(folder / "v.mha", notices).geometry();
+  EXPECT_EQ(geometry.spacing(), (Vec3{0.001, 0.002, 0.003}));
+  EXPECT_EQ(geometry.origin(), (Vec3{-0.001, -0.002, 0.003}));
+  EXPECT_TRUE(notices.empty());
+  write_bytes(folder / "v.mha", meta_header(kMetaGeometry + "DistanceUnits = ell\n") + counting_shorts(1000));
+  read_file(folder / "v.mha", notices);
+  EXPECT_TRUE(has_notice(notices, "unknown_unit"));
+}
+
+TEST(Formats, BytesAfterTheVoxelsAreANotice) {
+  TemporaryFolder folder;
+  write_bytes(folder / "v.mha", meta_header(kMetaGeometry) + counting_shorts(1001));
+  write_bytes(folder / "v.mhd", meta_header(kMetaGeometry, "v.raw"));
+  write_bytes(folder / "v.raw", counting_shorts(1001));
+  for (const std::string name : {"v.mha", "v.mhd"}) {
+    Notices notices;
+    read_file(folder / name, notices);
+    EXPECT_TRUE(has_notice(notices, "trailing_bytes")) << name;
+  }
+}
+
 TEST(MetaImage, TwoDimensionsAreOneSlice) {
   TemporaryFolder folder;
   write_bytes(folder / "v.mha",
@@ -287,7 +354,12 @@ TEST(MetaImage, DamagedHeadersAreErrors) {
   Notices notices;
   for (const std::string& content :
        {std::string("hello"), std::string(1000, '\0'), meta_header("ElementSpacing = 0 1 1\n") + counting_shorts(1000),
-        meta_header("ElementSpacing = nan 1 1\n") + counting_shorts(1000)}) {
+        meta_header("ElementSpacing = nan 1 1\n") + counting_shorts(1000),
+        meta_header("ElementSpacing = 1 -1 1\n") + counting_shorts(1000),
+        meta_header("ElementSpacing = 1 1 1\nElementSpacing = 2 2 2\n") + counting_shorts(1000),
+        meta_header("TransformMatrix = 1 0 0 1 0 0 0 0 1\n") + counting_shorts(1000),
+        std::string("ObjectType = Image\nNDims = 2\nDimSize = 1 1 2\nElementType = MET_UCHAR\nElementDataFile = "
+                    "LOCAL\nab")}) {
     write_bytes(folder / "v.mha", content);
     expect_error(ErrorCode::input, "", [&] { io::read_info(file_source(folder / "v.mha"), notices); });
   }
@@ -313,6 +385,68 @@ TEST(Nrrd, SpacesAreTurnedToRas) {
     EXPECT_EQ(volume.geometry().origin(), (Vec3{10 * sign, 20 * sign, 30}));
     EXPECT_EQ(volume.data_as<std::int16_t>()[23], 23);
     EXPECT_TRUE(notices.empty());
+  }
+}
+
+const std::string kPlainDirections = "space directions: (1,0,0) (0,2,0) (0,0,3)\nspace origin: (1,2,3)\n";
+
+struct SpaceCase {
+  std::string fields;
+  Vec3 diagonal, origin;
+  std::string notice;
+};
+
+TEST(Nrrd, EverySpaceAndUnit) {
+  const std::vector<SpaceCase> cases = {
+      {"space: LAS\n", {-1, 2, 3}, {-1, 2, 3}, ""},
+      {"space: left-anterior-superior\n", {-1, 2, 3}, {-1, 2, 3}, ""},
+      {"space: RAS\n", {1, 2, 3}, {1, 2, 3}, ""},
+      {"space: left-posterior-superior\n", {-1, -2, 3}, {-1, -2, 3}, ""},
+      {"space: scanner-xyz\n", {-1, -2, 3}, {-1, -2, 3}, "space_not_anatomical"},
+      {"space dimension: 3\n", {-1, -2, 3}, {-1, -2, 3}, "no_space"},
+      {"space: RAS\nspace units: \"um\" \"um\" \"um\"\n", {0.001, 0.002, 0.003}, {0.001, 0.002, 0.003}, ""},
+      {"space: RAS\nspace units: \"cm\" \"cm\" \"m\"\n", {10, 20, 3000}, {10, 20, 3000}, ""},
+      {"space: RAS\nspace units: \"mm\" \"mm\" \"furlong\"\n", {1, 2, 3}, {1, 2, 3}, "unknown_unit"}};
+  TemporaryFolder folder;
+  for (const SpaceCase& sample : cases) {
+    write_bytes(folder / "v.nrrd", nrrd(kNrrdShorts + sample.fields + kPlainDirections, counting_shorts(24)));
+    Notices notices;
+    const Geometry geometry = read_file(folder / "v.nrrd", notices).geometry();
+    const auto wanted = [&] {
+      Affine map;
+      for (int axis = 0; axis < 3; ++axis) map.linear[axis][axis] = sample.diagonal[axis];
+      map.offset = sample.origin;
+      return map;
+    };
+    EXPECT_EQ(geometry.index_to_world(), wanted()) << sample.fields;
+    if (sample.notice.empty()) EXPECT_TRUE(notices.empty()) << sample.fields;
+    else EXPECT_TRUE(has_notice(notices, sample.notice)) << sample.fields;
+  }
+}
+
+TEST(Nrrd, UnusableGeometryIsAnErrorThatNamesTheField) {
+  TemporaryFolder folder;
+  for (const std::string& fields :
+       {std::string("spacings: 1 nan 1\n"), std::string("space: LPS\nspace directions: (1,0,0) none (0,0,1)\n"),
+        std::string("space: LPS\nspace directions: (1,0,0) (1,0,0) (0,0,1)\n"),
+        std::string("space: LPS\nspace directions: (1,0,0) (0,nan,0) (0,0,1)\n"),
+        std::string("space: LPS\nspace directions: (1,0,0) (0,1,0) (0,0,1)\nspace origin: (nan,0,0)\n")}) {
+    write_bytes(folder / "v.nrrd", nrrd(kNrrdShorts + fields, counting_shorts(24)));
+    Notices notices;
+    expect_error(ErrorCode::input, "space", [&] { io::read_info(file_source(folder / "v.nrrd"), notices); });
+  }
+}
+
+TEST(Nrrd, ErrorsOfItkAreCleaned) {
+  TemporaryFolder folder;
+  write_bytes(folder / "v.nrrd", nrrd("type: nonsense\ndimension: 3\nsizes: 2 3 4\nencoding: raw\n", "x"));
+  Notices notices;
+  try {
+    io::read_info(file_source(folder / "v.nrrd"), notices);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find("0x"), std::string::npos) << error.what();
+    EXPECT_EQ(std::string(error.what()).find("ERROR:"), std::string::npos) << error.what();
   }
 }
 
@@ -385,10 +519,23 @@ TEST(Nrrd, SixtyFourBitIntegersAreNarrowedWhenTheyFit) {
   };
   Notices notices;
   EXPECT_EQ(read_file(with("int64", -2147483648ll), notices).data_as<std::int32_t>()[5], -2147483647 - 1);
+  EXPECT_TRUE(has_notice(notices, "narrowed"));
+  notices = {};
   EXPECT_EQ(read_file(with("uint64", 4294967295ll), notices).data_as<std::uint32_t>()[5], 4294967295u);
   with("int64", 2147483648ll);
   expect_error(ErrorCode::unsupported, "2147483648",
                [&] { io::read(file_source(folder / "v.nrrd"), Buffer::host, notices); });
+}
+
+TEST(Nrrd, NarrowingAndASingleFrameAreNotices) {
+  TemporaryFolder folder;
+  write_bytes(folder / "v.nrrd",
+              nrrd("type: int64\ndimension: 4\nsizes: 2 1 1 1\nendian: little\nencoding: raw\nspacings: 1 1 1 1\n",
+                   std::string(16, '\0')));
+  Notices notices;
+  EXPECT_EQ(read_file(folder / "v.nrrd", notices).info().components, 1);
+  EXPECT_TRUE(has_notice(notices, "narrowed"));
+  EXPECT_TRUE(has_notice(notices, "single_frame"));
 }
 
 TEST(Formats, NonFiniteVoxelsAreKeptAndCounted) {
@@ -414,6 +561,58 @@ TEST(Png, GreyAndColour) {
   EXPECT_EQ(bytes.substr(1, 3), "PNG");
   EXPECT_EQ(bytes.substr(16, 8), std::string("\0\0\0\3\0\0\0\4", 8));
   EXPECT_EQ(read_bytes(folder / "sub/colour.png")[25], 2);
+}
+
+TEST(Png, PixelsUnpackAsGiven) {
+  TemporaryFolder folder;
+  constexpr int kWidth = 40, kHeight = 30;
+  std::vector<std::uint8_t> pixels;
+  for (int i = 0; i < kWidth * kHeight * 3; ++i) pixels.push_back(std::uint8_t(i * i * 7919 >> 5));
+  io::write_png(folder / "v.png", pixels, kWidth, kHeight, 3);
+  const std::string bytes = read_bytes(folder / "v.png");
+  const auto number = [&](std::size_t at) {
+    std::uint32_t value = 0;
+    for (int i = 0; i < 4; ++i) value = value << 8 | std::uint8_t(bytes[at + std::size_t(i)]);
+    return value;
+  };
+  std::size_t at = 8;
+  std::string packed;
+  for (; at < bytes.size(); at += 12 + number(at)) {
+    const std::string chunk = bytes.substr(at + 4, 4 + number(at));
+    EXPECT_EQ(number(at + 8 + number(at)), crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), uInt(chunk.size())));
+    if (chunk.starts_with("IDAT")) packed += chunk.substr(4);
+  }
+  EXPECT_EQ(at, bytes.size());
+  std::vector<std::uint8_t> rows(kHeight * (kWidth * 3 + 1) + 1);
+  uLongf length = rows.size();
+  ASSERT_EQ(uncompress(rows.data(), &length, reinterpret_cast<const Bytef*>(packed.data()), packed.size()), Z_OK);
+  ASSERT_EQ(length, rows.size() - 1);
+  std::vector<std::uint8_t> unfiltered;
+  for (int y = 0; y < kHeight; ++y) {
+    ASSERT_EQ(rows[std::size_t(y) * (kWidth * 3 + 1)], 2);
+    for (int x = 0; x < kWidth * 3; ++x)
+      unfiltered.push_back(std::uint8_t(rows[std::size_t(y * (kWidth * 3 + 1) + 1 + x)] +
+                                        (y ? unfiltered[std::size_t((y - 1) * kWidth * 3 + x)] : 0)));
+  }
+  EXPECT_EQ(unfiltered, pixels);
+}
+
+TEST(Formats, AFileThatCannotGrowIsAnErrorAndLeavesNothing) {
+  TemporaryFolder folder;
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit tight{4096, before.rlim_max};
+  const Volume volume = sample_volume({.geometry = oblique({64, 64, 2}), .dtype = DataType::uint8});
+  std::vector<std::uint8_t> noise;
+  for (std::uint32_t i = 0, x = 1; i < 200 * 200; ++i)
+    noise.push_back(std::uint8_t((x = x * 1664525 + 1013904223) >> 24));
+  setrlimit(RLIMIT_FSIZE, &tight);
+  EXPECT_THROW(io::write_png(folder / "v.png", noise, 200, 200, 1), Error);
+  EXPECT_THROW(io::write_dicom_series(volume, folder.path(), "full"), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(folder.names().empty());
 }
 
 TEST(Formats, UnknownExtensionsAreNamed) {

@@ -759,6 +759,21 @@ TEST_F(Nifti, AppliesSlopeAndIntercept) {
   EXPECT_EQ(read_sample(sample).values<float>()[50], 100.0f);
 }
 
+TEST_F(Nifti, NarrowingAndASingleFrameAreNotices) {
+  NiftiSample sample = of_type(1024, 64, bytes_of(std::vector<std::int64_t>(120, 7)));
+  EXPECT_EQ(read_sample(sample).codes(), Codes{"narrowed"});
+  sample = NiftiSample();
+  sample.shape = {4, 5, 6, 1};
+  EXPECT_EQ(read_sample(sample).codes(), Codes{"single_frame"});
+}
+
+TEST_F(Nifti, TheRangeOf64BitIntegersIsTheirOwn) {
+  std::vector<std::int64_t> values(120, 1);
+  values[3] = std::int64_t(1) << 33;
+  file(of_type(1024, 64, bytes_of(values)));
+  expect_error(ErrorCode::unsupported, "reach from 1 to 8589934592", [&] { read(folder_ / "a.nii"); });
+}
+
 TEST_F(Nifti, ScalesWideIntegersInDouble) {
   std::vector<std::int32_t> values(120);
   for (int i = 0; i < 120; ++i) values[i] = 16777217 + i;
@@ -1027,9 +1042,9 @@ TEST_P(NiftiWriting, RefusesAnExistingFile) {
 TEST_P(NiftiWriting, RefusesAGridThatFloatCannotHold) {
   const Geometry far = Geometry::from_spacing({5, 4, 3}, {0.001, 0.001, 0.001}, {100.000003, 0, 0});
   const Volume volume = volume_of<float>(info_of(far));
-  expect_error(ErrorCode::output, ".nrrd", [&] { write_nifti(volume, path(), false); });
+  expect_error(ErrorCode::unsupported, ".nrrd", [&] { write_nifti(volume, path(), false); });
   const Volume huge = volume_of<float>(info_of(Geometry::from_spacing({5, 4, 3}, {1e39, 1e39, 1e39})));
-  expect_error(ErrorCode::output, ".nrrd", [&] { write_nifti(huge, path(), false); });
+  expect_error(ErrorCode::unsupported, ".nrrd", [&] { write_nifti(huge, path(), false); });
   EXPECT_TRUE(folder_.names().empty());
 }
 
@@ -1040,7 +1055,7 @@ TEST_P(NiftiWriting, ReportsAFileThatMayNotGrow) {
   const auto handler = ::signal(SIGXFSZ, SIG_IGN);
   const Volume volume = volume_of<float>(info_of(oblique({40, 30, 20})));
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  expect_error(ErrorCode::output, "ulimit -f", [&] { write_nifti(volume, path(), false); });
+  expect_error(ErrorCode::unsupported, "ulimit -f", [&] { write_nifti(volume, path(), false); });
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);
   EXPECT_TRUE(folder_.names().empty());

@@ -32,11 +32,34 @@ TEST(Plan, FusesPointwiseRunsAndMapsOfTheGrid) {
   EXPECT_EQ(plan.outputs.at("image").geometry.size(), (Index3{3, 3, 3}));
 }
 
+TEST(Plan, CountsTheScratchMemoryOfPercentiles) {
+  const VolumeInfo info = info_of({256, 256, 256});
+  const auto peak = [&](const char* stage) { return plan_of(pipeline_of(stage), {{"image", info}}).peak_device_bytes; };
+  EXPECT_GE(peak(R"({"op": "clip", "percentiles": [1, 99]})"), peak(R"({"op": "clip", "min": 0})") + info.bytes() / 8);
+}
+
 TEST(Plan, DoesNotComposeTwoInterpolations) {
   const Plan plan = plan_of(pipeline_of(R"({"op": "resample", "spacing": 1}, {"op": "resize", "size": 5})"),
                             {{"image", info_of({9, 8, 7})}});
   ASSERT_EQ(plan.groups.size(), 2u);
   EXPECT_THAT(plan.groups[0].ended_by, HasSubstr("would change the result"));
+}
+
+TEST(Plan, DoublePrecisionHoldsWhereAComputingStageCopies) {
+  for (const char* stage : {R"({"op": "resize", "size": 4, "precision": "double"})",
+                            R"({"op": "gaussian", "sigma": 0, "precision": "double"})",
+                            R"({"op": "resize", "size": [4, 2, 1], "antialias": false, "precision": "double"})"}) {
+    const Plan plan = plan_of(pipeline_of(stage), {{"image", info_of({4, 4, 4}, DataType::float64)}});
+    EXPECT_EQ(plan.outputs.at("image").dtype, DataType::float64) << stage;
+  }
+  const char* flip = R"({"op": "flip", "axes": "x", "precision": "double"})";
+  EXPECT_EQ(plan_of(pipeline_of(flip), {{"image", info_of({4, 4, 4})}}).outputs.at("image").dtype, DataType::float32);
+}
+
+TEST(Plan, DrawsWholeNumbersForVoxels) {
+  const Pipeline pipeline = pipeline_of(R"({"op": "pad", "before": {"uniform": [0, 3]}})");
+  for (std::uint64_t seed = 0; seed < 8; ++seed)
+    EXPECT_NO_THROW(make_plan(pipeline, {{"image", info_of({4, 4, 4})}}, {.seed = seed, .item_id = "a"}));
 }
 
 TEST(Plan, RunsAMaskBeforeTheMaskChanges) {

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "volume/error.h"
+
 namespace volpipe {
 namespace {
 
@@ -197,20 +199,22 @@ TEST(Gaussian, DerivativesOfPolynomials) {
 }
 
 TEST(CorrelateAxis, FoldsLikeAPaddedAxis) {
-  const std::vector<double> kernel{0.1, 0.2, 0.3, 0.25, 0.15, 0.35, 0.05};
+  std::vector<double> kernel{0.1, 0.2, 0.3, 0.25, 0.15, 0.35, 0.05};
+  for (int t = 0; t < 36; ++t) kernel.push_back(0.1 * std::sin(t));
+  const std::int64_t radius = std::int64_t(kernel.size()) / 2;
   for (const Boundary boundary : kBoundaries)
-    for (const std::int64_t n : {1, 2, 3, 17}) {
+    for (const std::int64_t n : {1, 2, 3, 17, 33}) {
       std::vector<double> x, expected;
       for (std::int64_t i = 0; i < n; ++i) x.push_back(std::cos(double(i * 3)));
       for (std::int64_t j = 0; j < n; ++j) {
         double sum = 0;
-        for (std::int64_t t = 0; t < 7; ++t) {
-          const std::int64_t i = fold_index(j + t - 3, n, boundary);
+        for (std::int64_t t = 0; t < std::int64_t(kernel.size()); ++t) {
+          const std::int64_t i = fold_index(j + t - radius, n, boundary);
           sum += kernel[std::size_t(t)] * (i < 0 ? 5.0 : x[std::size_t(i)]);
         }
         expected.push_back(sum);
       }
-      expect_near(applied(correlate_axis(n, kernel, boundary), x, 5), expected, 1e-14);
+      expect_near(applied(correlate_axis(n, kernel, boundary), x, 5), expected, 1e-13);
     }
 }
 
@@ -220,6 +224,29 @@ TEST(Antialias, IsAnEdgeReplicatedGaussian) {
   EXPECT_EQ(matrix.taps(), 9);
   EXPECT_NEAR(matrix.row(0).front().weight, kernel[0] + kernel[1] + kernel[2] + kernel[3] + kernel[4], 1e-15);
   EXPECT_TRUE(antialias_axis(50, 1).is_identity());
+}
+
+TEST(Antialias, OfManyAxisLengthsNeedsNoLongKernel) {
+  const double sigma = 20000;  // radius 80000
+  const AxisMatrix expected = correlate_axis(5, gaussian_kernel(sigma), Boundary::nearest);
+  const AxisMatrix matrix = antialias_axis(5, 2 * sigma + 1);
+  for (std::size_t i = 0; i < 25; ++i) EXPECT_NEAR(matrix.weights()[i], expected.weights()[i], 1e-12);
+  for (const double factor : {1e6, 1e9, 1e12, 1e300})
+    expect_near(applied(antialias_axis(3, factor), {1, 7, 3}, 0), {2, 2, 2}, 1e-4);
+}
+
+TEST(CorrelateAxis, RefusesTablesBeyondReason) {
+  EXPECT_THROW(correlate_axis(1000000, std::vector<double>(32769, 1.0), Boundary::reflect), Error);
+}
+
+TEST(SampleAxis, FarOutsideIsTheExtension) {
+  for (const Interpolation interpolation : {Interpolation::nearest, Interpolation::linear, Interpolation::bspline3})
+    for (const Boundary boundary : kBoundaries)
+      for (const double c : {-1e300, -1e10, 1e10, 1e300}) {
+        const double value =
+            applied(sample_axis(4, std::vector<double>{c}, interpolation, boundary), {2, 2, 2, 2}, 2)[0];
+        EXPECT_NEAR(value, 2, 1e-12);
+      }
 }
 
 }  // namespace

@@ -73,6 +73,18 @@ TEST(Separable, DoublePrecision) {
   }
 }
 
+TEST(Separable, CopyingMatricesConvert) {
+  const auto context = make_context(Device::cpu());
+  const Volume input = volume_from(info_of({3, 2, 1}, DataType::int32), [](std::int64_t i) { return 16777217 + i; });
+  for (const char* entry : {R"({"op":"gaussian","sigma":0})", R"({"op":"resize","size":[3,2,1]})",
+                            R"({"op":"resize","size":[1,2,1],"antialias":false})"}) {
+    GridMap map = map_of(entry, input.info());
+    EXPECT_TRUE(map.computes && map.copies()) << entry;
+    map.output.dtype = DataType::float64;
+    EXPECT_EQ(values_of(apply_map(*context, input, map, 0)), reference(input, map, 0)) << entry;
+  }
+}
+
 TEST(Separable, TheSameForAnyNumberOfThreads) {
   const auto one = make_context(Device::cpu(), 1), several = make_context(Device::cpu(), 5);
   const Volume input = random_volume(info_of({70, 45, 37}, DataType::int16));
@@ -173,11 +185,15 @@ TEST(Separable, DoesNotComposeWhatWouldChange) {
     const GridMap before = map_of(first, input);
     return compose(map_of(second, before.output), before).has_value();
   };
+  GridMap exact = map_of(R"({"op":"gaussian","sigma":1})", input);
+  exact.output.dtype = DataType::float64;
+  EXPECT_FALSE(compose(exact, map_of(R"({"op":"gaussian","sigma":0})", input)));  // which rounds to float32
   EXPECT_FALSE(composes(R"({"op":"pad","after":1,"fill":2})", R"({"op":"pad","after":1,"fill":1})"));
   EXPECT_FALSE(composes(R"({"op":"pad","after":1,"fill":"min"})", R"({"op":"flip","axes":"x"})"));
   EXPECT_TRUE(composes(R"({"op":"flip","axes":"x"})", R"({"op":"pad","after":1,"fill":"min"})"));
-  EXPECT_FALSE(composes(R"({"op":"gaussian","sigma":1})",
-                        R"({"op":"pad","after":1,"fill":0.5})"));  // int16 rounds the fill first
+  const VolumeInfo single = info_of({8, 8, 8});
+  const GridMap rounded = map_of(R"({"op":"pad","after":1,"fill":0.1})", single);  // to float32, then smoothed
+  EXPECT_FALSE(compose(map_of(R"({"op":"gaussian","sigma":1})", rounded.output), rounded));
 }
 
 TEST(Separable, ScratchIsWhatBothOrdersNeed) {

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "pipeline/pipeline.h"
 #include "spec/json_text.h"
 #include "spec/variables.h"
@@ -69,7 +71,7 @@ TEST(Variables, KeepTheirTypeAloneAndBecomeTextInside) {
 
 TEST(DrawStream, DependsOnItsKeyAlone) {
   const Json value = {
-      {"sigma", {{"uniform", {1, 3}}}}, {"kind", {{"choice", {"a", "b", "c"}}}}, {"n", {{"normal", {0, 1}}}}};
+      {"sigma", {{"uniform", {1.0, 3.0}}}}, {"kind", {{"choice", {"a", "b", "c"}}}}, {"n", {{"normal", {0, 1}}}}};
   const auto draw = [&](std::uint64_t seed, const char* item, unsigned repeat, unsigned stage) {
     return DrawStream(seed, item, repeat, stage).draw(value);
   };
@@ -81,6 +83,21 @@ TEST(DrawStream, DependsOnItsKeyAlone) {
   EXPECT_NE(first, draw(1, "a", 0, 1));
   EXPECT_GE(first["sigma"].get<double>(), 1);
   EXPECT_LE(first["sigma"].get<double>(), 3);
+}
+
+TEST(DrawStream, BetweenIntegersIsAWholeNumber) {
+  DrawStream stream(3, "item", 0, 0);
+  const auto draws = [&](const char* distribution) {
+    std::map<double, int> counts;
+    for (int i = 0; i < 4000; ++i) ++counts[stream.draw(Json::parse(distribution)).get<double>()];
+    return counts;
+  };
+  const auto whole = draws(R"({"uniform": [-1, 2]})");
+  ASSERT_EQ(whole.size(), 4u);
+  for (const double value : {-1.0, 0.0, 1.0, 2.0}) EXPECT_NEAR(whole.at(value), 1000, 150);
+  EXPECT_EQ(draws(R"({"uniform": [5, 5]})").size(), 1u);
+  EXPECT_GT(draws(R"({"uniform": [-1.0, 2]})").size(), 3900u);
+  EXPECT_TRUE(stream.draw(Json::parse(R"({"uniform": [0, 3]})")).is_number_integer());
 }
 
 TEST(DrawStream, HasTheMomentsItNames) {

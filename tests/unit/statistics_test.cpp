@@ -253,8 +253,8 @@ TEST_F(StatisticsTest, OtsuPartsTwoClasses) {
   const auto values = finite_values(row);
   const auto counts = compute_histogram(*cpu_, sampled(input, row.count), moments(row).min, moments(row).max, 256);
   const double width = (moments(row).max - moments(row).min) / 256;
-  const auto centre = [&](int bin) { return moments(row).min + (bin + 0.5) * width; };
-  double best = -1, expected = 0;
+  double best = -1;
+  int parting = 0;
   for (int split = 0; split < 255; ++split) {
     double n[2] = {}, sum[2] = {};
     for (int bin = 0; bin < 256; ++bin) {
@@ -262,9 +262,40 @@ TEST_F(StatisticsTest, OtsuPartsTwoClasses) {
       sum[bin > split] += double(counts[std::size_t(bin)]) * (double(bin) + 0.5);
     }
     const double between = n[0] * n[1] * std::pow(sum[0] / n[0] - sum[1] / n[1], 2);
-    if (between > best * (1 + 1e-12)) best = between, expected = centre(split);
+    if (between > best * (1 + 1e-12)) best = between, parting = split;
   }
-  EXPECT_DOUBLE_EQ(found, expected);
+  EXPECT_FLOAT_EQ(float(found), float(moments(row).min + (parting + 1) * width));
+  std::int64_t foreground = 0;
+  for (int bin = parting + 1; bin < 256; ++bin) foreground += counts[std::size_t(bin)];
+  EXPECT_EQ(std::count_if(values.begin(), values.end(), [&](double v) { return v > found; }), foreground);
+}
+
+TEST_F(StatisticsTest, OtsuForegroundIsWholeBins) {
+  const Row row(std::vector<float>{10, 16, 1000, 1006});  // 10 and 16 lie at the two ends of the background's bins
+  const ProgramInput input = row.input();
+  const double found = otsu_threshold(*cpu_, sampled(input, row.count));
+  EXPECT_GE(found, 16);
+  EXPECT_LT(found, 1000);
+}
+
+TEST_F(StatisticsTest, OtsuWhereTheBinsPartAtZero) {
+  std::vector<double> voxels(100, 1);
+  voxels.insert(voxels.end(), 100, -0x1p-52);
+  voxels.push_back(-1);
+  const Row row(voxels);
+  const ProgramInput input = row.input();
+  SampledValues values = sampled(input, row.count);
+  values.precision = Precision::double_;
+  const double found = otsu_threshold(*cpu_, values);
+  EXPECT_GE(found, -0x1p-52);
+  EXPECT_LT(found, 0);
+}
+
+TEST_F(StatisticsTest, PercentilesTakeScratchMemory) {
+  const std::int64_t count = 512 * 512 * 512;
+  EXPECT_GE(statistics_scratch_bytes(count, Precision::single, true), std::size_t(count) / 8 * 4);
+  EXPECT_GE(statistics_scratch_bytes(count, Precision::double_, true), std::size_t(count) / 8 * 8);
+  EXPECT_LT(statistics_scratch_bytes(count, Precision::single, false), std::size_t(count) / 64);
 }
 
 TEST_F(StatisticsTest, OtsuOfDegenerateImages) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <tuple>
 
 #include "io/module/dicom_stack.h"
@@ -109,6 +110,21 @@ double series_order(const std::string& number) {
   } catch (const std::exception&) { return -1; }
 }
 
+/// One notice a series whose files differ so much that they make several volumes.
+void note_split_series(const std::vector<DicomFile>& files, const std::vector<std::vector<std::size_t>>& volumes,
+                       Notices& notices) {
+  std::set<std::string> noted;
+  for (std::size_t i = 0; i < volumes.size(); ++i)
+    for (std::size_t k = i + 1; k < volumes.size(); ++k) {
+      const DicomFile &a = files[volumes[i][0]], &b = files[volumes[k][0]];
+      const std::string difference = difference_within_series(a, b);
+      if (difference.empty() || !noted.insert(a.series_uid).second) continue;
+      notices.add("series_split", "the files of series " + (a.series_number.empty() ? a.series_uid : a.series_number) +
+                                      " differ in " + difference + " (" + a.name() + " and " + b.name() +
+                                      "): they are read as several volumes");
+    }
+}
+
 }  // namespace
 
 DicomFolder group_dicom(const std::vector<std::string>& paths) {
@@ -120,7 +136,9 @@ DicomFolder group_dicom(const std::vector<std::string>& paths) {
     } catch (const Error& error) { folder.faults.push_back({path, error.what()}); }
 
   std::vector<SortedGroup> sorted;
-  for (const auto& list : split_into_volumes(files)) {
+  const auto volumes = split_into_volumes(files);
+  note_split_series(files, volumes, folder.notices);
+  for (const auto& list : volumes) {
     ++folder.volumes;
     std::vector<DicomFile> members;
     for (const std::size_t i : list) members.push_back(files[i]);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <string_view>
+#include <utility>
 
 #include "io/input_file.h"
 #include "io/module/dicom_rle.h"
@@ -17,6 +19,30 @@ namespace {
 
 constexpr auto tag = dicom_tag;
 constexpr char kRle[] = "1.2.840.10008.1.2.5";
+constexpr std::array<std::string_view, 3> kPlainSyntaxes = {"1.2.840.10008.1.2", "1.2.840.10008.1.2.1",
+                                                            "1.2.840.10008.1.2.2"};
+
+/// Those that GDCM decodes.
+bool is_packed_syntax(const std::string& uid) {
+  const gdcm::TransferSyntax syntax(gdcm::TransferSyntax::GetTSType(uid.c_str()));
+  return !uid.empty() && syntax.IsEncapsulated() && !uid.starts_with("1.2.840.10008.1.2.4.10");
+}
+
+std::string name_of_syntax(const std::string& uid) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kFamilies = {{
+      {"1.2.840.10008.1.2.4.10", "MPEG video"},
+      {"1.2.840.10008.1.2.4.11", "JPEG XL"},
+      {"1.2.840.10008.1.2.4.20", "High-Throughput JPEG 2000"},
+      {"1.2.840.10008.1.2.4.92", "JPEG 2000 Part 2"},
+      {"1.2.840.10008.1.2.4.93", "JPEG 2000 Part 2"},
+      {"1.2.840.10008.1.2.4.94", "JPIP"},
+      {"1.2.840.10008.1.2.4.95", "JPIP"},
+      {"1.2.840.10008.1.2.4.5", "a retired kind of JPEG"},
+  }};
+  for (const auto& [start, name] : kFamilies)
+    if (uid.starts_with(start)) return uid + " (" + std::string(name) + ")";
+  return uid;
+}
 
 std::string number_text(std::optional<double> value) {
   if (!value) return {};
@@ -124,10 +150,13 @@ std::vector<DicomFrame> read_frames(const DicomDataSet& data) {
 }
 
 /// Why the uncompressed pixel data are not whole; empty when they are.
-std::string plain_fault(const DicomFile& file, std::uint64_t file_bytes) {
+std::string plain_fault(DicomFile& file, std::uint64_t file_bytes) {
   const std::uint64_t expected = file.frames.size() * file.frame_bytes();
-  const std::uint64_t present = std::min(file.pixels.length, file_bytes - file.pixels.offset);
-  if (present >= expected) return {};
+  const std::uint64_t present = std::min(file.pixels.length, file_bytes - std::min(file_bytes, file.pixels.offset));
+  if (present >= expected) {
+    file.surplus = present - expected > 1 ? present - expected : 0;
+    return {};
+  }
   return file.name() + ": the pixel data are short, " + std::to_string(present) + " bytes of the " +
          std::to_string(expected) + " that its header announces: copy or export the file again";
 }
@@ -151,7 +180,7 @@ std::optional<std::vector<Fragment>> find_fragments(InputFile& input, std::uint6
   return std::nullopt;
 }
 
-std::string pixel_fault(const DicomFile& file, InputFile& input) {
+std::string pixel_fault(DicomFile& file, InputFile& input) {
   if (!file.pixels.fragments) return plain_fault(file, input.size());
   if (find_fragments(input, file.pixels.offset)) return {};
   return file.name() + ": the compressed pixel data are cut short or damaged: copy or export the file again";
@@ -211,6 +240,22 @@ std::optional<DicomFile> read_dicom_file(const std::string& path) try {
   return file;
 } catch (Error& error) { throw std::move(error).with_path(path); } catch (const std::bad_alloc&) {
   throw Error(ErrorCode::out_of_memory, "no host memory for the DICOM header").with_path(path);
+}
+
+void check_transfer_syntax(const DicomFile& file) {
+  const bool plain = file.transfer_syntax.empty() || std::find(kPlainSyntaxes.begin(), kPlainSyntaxes.end(),
+                                                               file.transfer_syntax) != kPlainSyntaxes.end();
+  const bool packed = is_packed_syntax(file.transfer_syntax);
+  if (!plain && !packed)
+    throw Error(ErrorCode::unsupported, file.name() + ": the transfer syntax " + name_of_syntax(file.transfer_syntax) +
+                                            " is not supported: save it uncompressed, as explicit VR little endian")
+        .with_path(file.path);
+  if (packed == file.pixels.fragments) return;
+  throw Error(ErrorCode::input, file.name() + ": the transfer syntax " + name_of_syntax(file.transfer_syntax) +
+                                    (packed ? " announces compressed pixels and they lie there uncompressed"
+                                            : " announces uncompressed pixels and they lie there compressed") +
+                                    ": export the file again")
+      .with_path(file.path);
 }
 
 namespace {

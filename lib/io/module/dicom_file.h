@@ -46,7 +46,8 @@ struct DicomFile {
   bool big_endian = false;
   DicomPixels pixels;
   std::vector<DicomFrame> frames;
-  std::string fault;  ///< why the pixel data cannot be whole, naming the file; empty when they seem to be
+  std::uint64_t surplus = 0;  ///< bytes of uncompressed pixel data beyond those of the frames, padding aside
+  std::string fault;          ///< why the pixel data cannot be whole, naming the file; empty when they seem to be
 
   std::uint64_t frame_bytes() const { return std::uint64_t(rows) * columns * samples * (bits_allocated / 8); }
   std::string name() const;  ///< without the folder
@@ -55,6 +56,10 @@ struct DicomFile {
 /// Reads the header, not the pixels; empty for a sound object that is no image (a directory, a report, a structure
 /// set). Throws Error(input | unsupported) when it is no DICOM file or its pixel layout makes no sense.
 std::optional<DicomFile> read_dicom_file(const std::string& path);
+
+/// Throws Error(unsupported) naming a transfer syntax that cannot be read, Error(input) when the pixel data do not lie
+/// as theirs says.
+void check_transfer_syntax(const DicomFile& file);
 
 /// The pixels of every frame as stored, decompressed, frame after frame: file.frames.size() * file.frame_bytes() bytes.
 /// `file.planar_samples` is set to how the samples of the result lie. Throws Error(input | unsupported).

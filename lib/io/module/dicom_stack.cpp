@@ -61,13 +61,17 @@ bool same_spacing(const DicomFrame& a, const DicomFrame& b) {
   return true;
 }
 
-bool same_volume(const DicomFile& a, const DicomFile& b) {
-  return !a.multi_frame && !b.multi_frame && a.series_uid == b.series_uid && a.rows == b.rows &&
-         a.columns == b.columns && a.sop_class == b.sop_class && a.samples == b.samples &&
-         a.bits_allocated == b.bits_allocated && a.is_signed == b.is_signed && a.photometric == b.photometric &&
-         a.localizer == b.localizer && same_orientation(a.frames[0], b.frames[0]) &&
-         same_spacing(a.frames[0], b.frames[0]);
+bool same_values(const DicomFile& a, const DicomFile& b) {
+  return a.bits_allocated == b.bits_allocated && a.is_signed == b.is_signed && a.photometric == b.photometric;
 }
+
+bool same_planes(const DicomFile& a, const DicomFile& b) {
+  return !a.multi_frame && !b.multi_frame && a.series_uid == b.series_uid && a.rows == b.rows &&
+         a.columns == b.columns && a.sop_class == b.sop_class && a.samples == b.samples && a.localizer == b.localizer &&
+         same_orientation(a.frames[0], b.frames[0]) && same_spacing(a.frames[0], b.frames[0]);
+}
+
+bool same_volume(const DicomFile& a, const DicomFile& b) { return same_planes(a, b) && same_values(a, b); }
 
 Vec3 unit(const Vec3& v) { return (1.0 / norm(v)) * v; }
 
@@ -169,7 +173,49 @@ std::vector<std::vector<std::size_t>> split_repeats(const std::vector<DicomFile>
   return {list};
 }
 
+/// Whether the positions of two lists lie between each other without sharing one.
+bool interleave(const std::vector<DicomFile>& files, const std::vector<std::size_t>& a,
+                const std::vector<std::size_t>& b) {
+  const auto placed = [&](std::size_t i) { return has_plane(files[i]); };
+  if (!std::all_of(a.begin(), a.end(), placed) || !std::all_of(b.begin(), b.end(), placed)) return false;
+  const auto& orientation = *files[a[0]].frames[0].orientation;
+  const Vec3 normal = cross(orientation[0], orientation[1]);
+  const auto heights = [&](const std::vector<std::size_t>& list) {
+    std::vector<double> values;
+    for (const std::size_t i : list) values.push_back(dot(*files[i].frames[0].position, normal));
+    std::sort(values.begin(), values.end());
+    return values;
+  };
+  const auto first = heights(a), second = heights(b);
+  for (const double height : first) {
+    const auto at = std::lower_bound(second.begin(), second.end(), height - 1e-4);
+    if (at != second.end() && *at < height + 1e-4) return false;
+  }
+  return first.front() < second.back() && second.front() < first.back();
+}
+
+/// Joins lists that are one stack but for the pixel layout, so that arrange_stack names them.
+void join_interleaved(const std::vector<DicomFile>& files, std::vector<std::vector<std::size_t>>& lists) {
+  for (std::size_t i = 0; i < lists.size(); ++i)
+    for (std::size_t k = i + 1; k < lists.size();) {
+      if (same_planes(files[lists[i][0]], files[lists[k][0]]) && interleave(files, lists[i], lists[k])) {
+        lists[i].insert(lists[i].end(), lists[k].begin(), lists[k].end());
+        lists.erase(lists.begin() + std::ptrdiff_t(k));
+      } else {
+        ++k;
+      }
+    }
+}
+
 }  // namespace
+
+std::string difference_within_series(const DicomFile& a, const DicomFile& b) {
+  if (a.series_uid != b.series_uid || a.multi_frame || b.multi_frame) return {};
+  if (a.rows != b.rows || a.columns != b.columns) return "image size";
+  if (!same_orientation(a.frames[0], b.frames[0])) return "ImageOrientationPatient";
+  if (!same_spacing(a.frames[0], b.frames[0])) return "PixelSpacing";
+  return same_volume(a, b) ? "" : "kind of image";
+}
 
 std::vector<std::vector<std::size_t>> split_into_volumes(const std::vector<DicomFile>& files) {
   std::vector<std::vector<std::size_t>> alike;
@@ -179,6 +225,7 @@ std::vector<std::vector<std::size_t>> split_into_volumes(const std::vector<Dicom
     if (group == alike.end()) alike.push_back({i});
     else group->push_back(i);
   }
+  join_interleaved(files, alike);
   std::vector<std::vector<std::size_t>> volumes;
   for (const auto& list : alike)
     for (auto& part : split_repeats(files, list)) volumes.push_back(std::move(part));
@@ -229,6 +276,7 @@ void check_frames_are_alike(const std::vector<DicomFile>& files, const std::vect
 void check_pixels(const std::vector<DicomFile>& files) {
   for (const DicomFile& file : files) {
     if (!file.fault.empty()) throw Error(ErrorCode::input, file.fault).with_path(file.path);
+    check_transfer_syntax(file);
     if (file.samples == 1 && file.photometric.starts_with("MONOCHROME")) continue;
     if (file.samples == 3 && file.photometric == "RGB" && file.bits_allocated == 8) continue;
     throw Error(ErrorCode::unsupported, file.name() + ": images of type " + file.photometric + " with " +
@@ -346,7 +394,12 @@ Geometry ras_geometry(const DicomFile& file, const DicomFrame& first, std::size_
     for (int j = 0; j < 3; ++j) map.linear[i][j] = sign * columns[j][i] + 0.0;
     map.offset[i] = sign * (*first.position)[i] + 0.0;
   }
-  return Geometry({file.columns, file.rows, std::int64_t(slices)}, map);
+  try {
+    return Geometry({file.columns, file.rows, std::int64_t(slices)}, map);
+  } catch (const Error& error) {
+    refuse(file.name() + ": ImagePositionPatient, ImageOrientationPatient and PixelSpacing place no voxels in space (" +
+           error.what() + "): repair the header or leave the file out");
+  }
 }
 
 DataType stored_type(const DicomFile& file) {
@@ -379,6 +432,24 @@ DataType value_type(const std::vector<DicomFile>& files, const std::vector<Frame
 
 }  // namespace
 
+namespace {
+
+void note_surplus(const std::vector<DicomFile>& files, Notices& notices) {
+  std::vector<std::string> names;
+  std::uint64_t bytes = 0;
+  for (const DicomFile& file : files)
+    if (file.surplus > 0) {
+      names.push_back(file.name());
+      bytes += file.surplus;
+    }
+  if (!names.empty())
+    notices.add("trailing_bytes", quoted_list(names) + ": " + std::to_string(bytes) +
+                                      " bytes of pixel data lie beyond the rows and columns of the header and are not "
+                                      "read");
+}
+
+}  // namespace
+
 DicomStack arrange_stack(const std::vector<DicomFile>& files, Notices& notices) {
   check_pixels(files);
   const std::vector<FrameRef> refs = all_frames(files);
@@ -387,6 +458,7 @@ DicomStack arrange_stack(const std::vector<DicomFile>& files, Notices& notices) 
   const DicomFrame& any = frame_of(files, refs[0]);
   const auto axes = plane_axes(*any.orientation, name_of(files, refs[0]));
 
+  note_surplus(files, notices);
   DicomStack stack;
   stack.components = components_of(files, rows_by_position(files, refs, axes[2]));
   check_components(files, stack.components);

@@ -24,9 +24,13 @@ struct DicomStack {
 };
 
 /// Lists of files (indices) of which each makes one volume: one series, image size, orientation, spacing and pixel
-/// layout; images that share their positions are told apart by AcquisitionNumber, echo, time or type. Multi-frame files
-/// stand alone. A list that cannot be told apart stays together and fails in arrange_stack.
+/// layout (files of one stack that differ in the last alone stay together and fail); images that share their positions
+/// are told apart by AcquisitionNumber, echo, time or type. Multi-frame files stand alone. A list that cannot be told
+/// apart stays together and fails in arrange_stack.
 std::vector<std::vector<std::size_t>> split_into_volumes(const std::vector<DicomFile>& files);
+
+/// What keeps files of one series from being one volume, in words; empty when nothing does or the series differ.
+std::string difference_within_series(const DicomFile& a, const DicomFile& b);
 
 /// The grid of the frames of `files`. Slices are placed by their positions alone. A missing, doubled or displaced slice
 /// (more than 1 % of the step) and a missing position, orientation or spacing throw Error(input) with the files' names;

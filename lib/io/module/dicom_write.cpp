@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
+#include <utility>
 
 #include "io/atomic_file.h"
 #include "io/module/dicom.h"
@@ -136,9 +138,11 @@ void write_slice(const Series& series, const std::int16_t* pixels, std::int64_t 
   put_identity(dicom.GetDataSet(), series, slice);
   put_geometry(dicom.GetDataSet(), series.geometry, slice);
   put_pixels(dicom.GetDataSet(), series.geometry, pixels);
-  writer.SetFileName(file.partial_path().c_str());
-  if (!writer.Write())
-    throw Error(ErrorCode::output, "the DICOM file cannot be written: is the disk full?").with_path(path);
+  std::ostringstream memory;  // GDCM ends the process by an assertion when a file cannot grow
+  writer.SetStream(memory);
+  if (!writer.Write()) throw Error(ErrorCode::internal, "the DICOM file cannot be encoded").with_path(path);
+  const std::string bytes = std::move(memory).str();
+  file.write(bytes.data(), bytes.size());
   const auto written = read_dicom_file(file.partial_path());
   if (!written || !written->fault.empty())
     throw Error(ErrorCode::output, "the DICOM file just written is not whole: is the disk full?").with_path(path);

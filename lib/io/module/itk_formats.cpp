@@ -2,7 +2,6 @@
 
 #include <itkMetaImageIO.h>
 #include <itkNrrdImageIO.h>
-#include <itkPNGImageIO.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,8 +12,12 @@
 #include <sstream>
 
 #include "io/atomic_file.h"
+#include "io/companion_files.h"
+#include "io/file_names.h"
 #include "io/gzip.h"
+#include "io/module/nrrd_geometry.h"
 #include "io/module/payload.h"
+#include "io/module/png.h"
 #include "volume/error.h"
 
 namespace volpipe::io {
@@ -40,11 +43,17 @@ bool is_nrrd(const std::string& path) {
 /// ITK's description without its class names and addresses, on one line.
 std::string reason_of(const itk::ExceptionObject& error) {
   std::string text = error.GetDescription();
-  if (const auto address = text.find("): "); text.starts_with("ITK ERROR:") && address != std::string::npos)
-    text.erase(0, address + 3);
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  while (!text.empty() && text.back() == ' ') text.pop_back();
-  return text;
+  for (const std::string_view start : {"itk::ERROR:", "ITK ERROR:"})
+    if (const auto at = text.find(start); at != std::string::npos) {
+      const auto end = text.find("): ", at);
+      text.erase(at, end == std::string::npos ? start.size() : end + 3 - at);
+    }
+  std::string line;
+  for (const char c : text)
+    if (const char shown = std::isspace(static_cast<unsigned char>(c)) ? ' ' : c; shown != ' ' || !line.ends_with(' '))
+      line += shown;
+  while (line.ends_with(' ') || line.ends_with('.')) line.pop_back();
+  return line.substr(std::min(line.find_first_not_of(' '), line.size()));
 }
 
 /// Calls `work`; what ITK throws becomes Error(input) with the path.
@@ -122,19 +131,6 @@ struct Header {
   std::uint64_t stored_bytes() const { return std::uint64_t(info.value_count()) * stored.bytes(); }
 };
 
-std::vector<std::string> words_of(const HeaderFields& fields, const std::string& key) {
-  const auto field = fields.find(key);
-  if (field == fields.end()) return {};
-  std::istringstream stream(field->second);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
-bool is_domain_kind(const std::string& kind) {
-  return kind == "domain" || kind == "space" || kind == "time" || kind == "???";
-}
-
 /// Sets the layout and, for an axis of kind "list", that its components are frames.
 void apply_nrrd_kinds(const HeaderFields& fields, std::int64_t components, Header& header) {
   const auto kinds = words_of(fields, "kinds");
@@ -160,30 +156,60 @@ void note_missing_geometry(const HeaderFields& fields, bool nrrd, Notices& notic
     notices.add("no_space", "the header does not name its space: its axes were taken to be left, posterior, superior");
 }
 
-/// The first three dimensions, LPS to RAS; missing ones are one voxel of 1 mm.
-Geometry geometry_of(const itk::ImageIOBase& io, Notices& notices) {
-  const unsigned dimensions = io.GetNumberOfDimensions();
-  const unsigned spatial = std::min(dimensions, 3u);
-  Index3 size{1, 1, 1};
+/// What ITK says of the first three dimensions, LPS.
+Affine lps_map(const itk::ImageIOBase& io) {
+  const unsigned spatial = std::min(io.GetNumberOfDimensions(), 3u);
   Affine map;
   for (unsigned axis = 0; axis < spatial; ++axis) {
-    size[axis] = std::int64_t(io.GetDimensions(axis));
     const std::vector<double> direction = io.GetDirection(axis);
     for (unsigned world = 0; world < 3; ++world)
       map.linear[int(world)][axis] =
           world < std::min<std::size_t>(spatial, direction.size()) ? direction[world] * io.GetSpacing(axis) : 0.0;
     map.offset[axis] = io.GetOrigin(axis);
   }
-  if (dimensions == 2)
-    notices.add("two_dimensional", "the image has two dimensions: it was taken as one slice of 1 mm");
-  for (int axis = 0; axis < 3; ++axis)
-    for (const int world : {0, 1}) map.linear[world][axis] = 0.0 - map.linear[world][axis];
+  return map;
+}
+
+/// LPS in `unit` mm to RAS mm.
+Affine ras_map(Affine map, double unit) {
+  for (int world = 0; world < 3; ++world) {
+    const double factor = world < 2 ? -unit : unit;
+    for (int axis = 0; axis < 3; ++axis) map.linear[world][axis] = factor * map.linear[world][axis] + 0.0;
+    map.offset[world] = factor * map.offset[world] + 0.0;
+  }
+  return map;
+}
+
+/// MetaIO knows the units and leaves the numbers as they are.
+double meta_unit(const HeaderFields& fields, Notices& notices) {
+  const auto field = fields.find("DistanceUnits");
+  if (field == fields.end() || field->second.empty() || field->second == "?") return 1;
+  if (const auto unit = millimetres_of(field->second)) return *unit;
+  notices.add("unknown_unit",
+              "the header field 'DistanceUnits' is '" + field->second + "', no known unit of length: mm are assumed");
+  return 1;
+}
+
+/// The first three dimensions; missing ones are one voxel of 1 mm.
+Geometry geometry_of(const itk::ImageIOBase& io, const HeaderFields& fields, bool nrrd, Notices& notices) {
+  const unsigned dimensions = io.GetNumberOfDimensions();
+  Index3 size{1, 1, 1};
+  for (unsigned axis = 0; axis < std::min(dimensions, 3u); ++axis) size[axis] = std::int64_t(io.GetDimensions(axis));
+  Affine map =
+      nrrd ? nrrd_affine(fields, dimensions, lps_map(io), notices) : ras_map(lps_map(io), meta_unit(fields, notices));
   if (dimensions == 2) {
+    notices.add("two_dimensional", "the image has two dimensions: it was taken as one slice of 1 mm");
     const Vec3 normal = cross(map.linear.column(0), map.linear.column(1));
     for (int world = 0; world < 3; ++world) map.linear[world][2] = normal[world] / norm(normal);
   }
-  for (const int world : {0, 1}) map.offset[world] = 0.0 - map.offset[world];
-  return Geometry(size, map);
+  try {
+    return Geometry(size, map);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::input, std::string("the header fields ") +
+                                      (nrrd ? "'space directions', 'spacings' and 'space origin'"
+                                            : "'TransformMatrix', 'ElementSpacing' and 'Offset'") +
+                                      " place no voxels in space (" + error.what() + "): repair the header");
+  }
 }
 
 /// Refuses sizes whose product no file can hold, before anything multiplies them.
@@ -221,7 +247,7 @@ Header read_header(const std::string& path, Notices& notices) {
   header.stored = stored_type(io);
   header.layout = frames > 1 || components == 1 ? Layout::planar : Layout::interleaved;
   header.info.dtype = header.stored.type;
-  header.info.geometry = geometry_of(io, notices);
+  header.info.geometry = geometry_of(io, text.fields, nrrd, notices);
   header.info.components = frames * components;
   if (components > 1) header.info.component_axis = ComponentAxis::channels;
   if (frames > 1) {
@@ -230,7 +256,12 @@ Header read_header(const std::string& path, Notices& notices) {
   }
   if (nrrd && components > 1) apply_nrrd_kinds(text.fields, components, header);
   note_missing_geometry(text.fields, nrrd, notices);
-  check_payload(header.payload, header.stored_bytes());
+  if (header.stored.is_64_bit)
+    notices.add("narrowed", "the 64-bit integers are read as " + std::string(to_string(header.info.dtype)));
+  if (dimensions == 4 && frames == 1)
+    notices.add("single_frame", "the fourth dimension has one frame: the image was taken as three-dimensional");
+  if (const std::uint64_t surplus = check_payload(header.payload, header.stored_bytes()); surplus > 0)
+    notices.add("trailing_bytes", std::to_string(surplus) + " bytes follow the data and are not read");
   return header;
 }
 
@@ -452,7 +483,8 @@ void verify(const std::string& partial, const std::string& path, const VolumeInf
   const bool frames_agree = wanted.components == 1 || found.component_axis == wanted.component_axis;
   if (found.dtype != wanted.dtype || found.components != wanted.components || !frames_agree ||
       !same_grid(found.geometry, wanted.geometry, 1e-6))
-    throw Error(ErrorCode::output, "the file just written does not read back as the same volume: write .nii.gz instead")
+    throw Error(ErrorCode::unsupported,
+                "the file just written does not read back as the same volume: write .nii.gz instead")
         .with_path(path);
 }
 
@@ -470,6 +502,17 @@ void write_nrrd(const Volume& volume, const std::string& path, bool overwrite, W
   if (timing) *timing = {packed_ms, milliseconds_since(start) - packed_ms};
 }
 
+/// Refuses a data file that is there and is not what an earlier run wrote for the same header.
+void check_companion(const std::string& path, const std::string& data_path) {
+  std::error_code failure;
+  if (!fs::exists(data_path, failure)) return;
+  const auto named = detached_data_files(path);
+  if (named.size() == 1 && fs::path(named[0]).lexically_normal() == fs::path(data_path).lexically_normal()) return;
+  throw Error(ErrorCode::exists, "'" + data_path + "' is there and does not belong to an earlier '" + path +
+                                     "': choose another name, or write .mha, which is one file")
+      .with_path(path);
+}
+
 void write_meta(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing) {
   if (volume.geometry().shear() > kLargestShear)
     throw Error(ErrorCode::unsupported,
@@ -477,10 +520,11 @@ void write_meta(const Volume& volume, const std::string& path, bool overwrite, W
                 "'untilt'")
         .with_path(path);
   const auto start = Clock::now();
-  const bool two_files = fs::path(path).extension() != ".mha";
+  const bool two_files = volume_extension(path) == ".mhd";
+  const fs::path data_path = meta_data_file(path);
+  if (two_files) check_companion(path, data_path.string());
   AtomicFile header_file(path, overwrite);
   std::optional<AtomicFile> data_file;
-  const fs::path data_path = fs::path(path).replace_extension(".raw");
   if (two_files) data_file.emplace(data_path.string(), overwrite);
   AtomicFile& values = two_files ? *data_file : header_file;
   const std::string header = meta_header(volume.info(), two_files ? data_path.filename().string() : "LOCAL");
@@ -510,25 +554,9 @@ void write_png_file(const std::string& path, const std::vector<std::uint8_t>& pi
   if (width < 1 || height < 1 || (channels != 1 && channels != 3) ||
       pixels.size() != std::size_t(width) * height * channels)
     throw Error(ErrorCode::internal, "a picture needs width * height pixels of 1 or 3 channels").with_path(path);
+  const std::vector<std::uint8_t> bytes = encode_png(pixels, width, height, channels);
   AtomicFile file(path, true);
-  const auto io = itk::PNGImageIO::New();
-  io->SetFileName(file.partial_path());
-  io->SetNumberOfDimensions(2);
-  const std::array<int, 2> size{width, height};
-  itk::ImageIORegion region(2);
-  for (unsigned axis = 0; axis < 2; ++axis) {
-    io->SetDimensions(axis, std::size_t(size[axis]));
-    region.SetSize(axis, itk::SizeValueType(size[axis]));
-  }
-  io->SetIORegion(region);
-  io->SetComponentType(itk::IOComponentEnum::UCHAR);
-  io->SetPixelType(channels == 3 ? itk::IOPixelEnum::RGB : itk::IOPixelEnum::SCALAR);
-  io->SetNumberOfComponents(unsigned(channels));
-  try {
-    io->Write(pixels.data());
-  } catch (const itk::ExceptionObject& error) {
-    throw Error(ErrorCode::output, "the picture cannot be written: " + reason_of(error)).with_path(path);
-  }
+  file.write(bytes.data(), bytes.size());
   file.commit();
 }
 

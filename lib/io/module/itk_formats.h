@@ -14,7 +14,7 @@ VolumeInfo read_itk_info(const std::string& path, Notices& notices);
 Volume read_itk(const std::string& path, const HostAllocator& allocate, Notices& notices, ReadTiming* timing);
 
 /// .nrrd is packed with gzip, .mha and .mhd are plain, as other programs write them by default; .mhd puts its voxels
-/// into <name>.raw beside it. NRRD holds a sheared grid, MetaImage does not: Error(unsupported). The result is read
+/// into <name>.raw beside it, which is replaced only when the .mhd that is there names it. NRRD holds a sheared grid, MetaImage does not: Error(unsupported). The result is read
 /// back (header and size) before it gets its name. Throws Error(output | exists | unsupported).
 void write_itk(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing);
 

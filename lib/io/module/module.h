@@ -22,6 +22,7 @@ struct DicomFolder {
   std::vector<DicomGroup> groups;    ///< ordered by series number, series UID and first file
   std::vector<Found::Fault> faults;  ///< files that cannot be read, series that make no volume
   std::size_t volumes = 0;           ///< groups, and series that make no volume
+  Notices notices;                   ///< series that fell into several volumes because their files differ
   std::size_t not_images = 0;        ///< sound objects without pixels: directories, reports, structures
 };
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -157,11 +158,11 @@ std::vector<double> numbers_of(const std::string& path, const HeaderFields& fiel
   const auto field = fields.find(key);
   if (field == fields.end()) return numbers;
   std::istringstream stream(field->second);
-  for (double value; numbers.size() < count && stream >> value;) numbers.push_back(value);
+  for (double value; numbers.size() <= count && stream >> value;) numbers.push_back(value);
   const bool finite = std::all_of(numbers.begin(), numbers.end(), [](double value) { return std::isfinite(value); });
-  if (numbers.size() < count || !finite)
+  if (numbers.size() != count || !finite)
     refuse(path, "the header field '" + key + "' is '" + field->second + "' where " + std::to_string(count) +
-                     " numbers are expected");
+                     " finite numbers are expected: repair the header");
   return numbers;
 }
 
@@ -175,12 +176,43 @@ void check_meta_fields(const std::string& path, const HeaderFields& fields) {
   if (sizes.empty() || std::any_of(sizes.begin(), sizes.end(), [](double n) { return n < 1 || n > 2147483647; }))
     refuse(path, "the header field 'DimSize' is '" + field_of(fields, "DimSize") + "' where " + std::to_string(count) +
                      " positive sizes are expected");
-  for (const char* key : {"ElementSpacing", "ElementSize", "Offset", "Position", "Origin", "CenterOfRotation"})
-    numbers_of(path, fields, key, count);
+  for (const char* key : {"Offset", "Position", "Origin", "CenterOfRotation"}) numbers_of(path, fields, key, count);
+  for (const char* key : {"ElementSpacing", "ElementSize"}) {
+    const auto lengths = numbers_of(path, fields, key, count);
+    if (std::any_of(lengths.begin(), lengths.end(), [](double length) { return length <= 0; }))
+      refuse(path,
+             std::string("the header field '") + key + "' is '" + field_of(fields, key) +
+                 "' where positive lengths are expected: repair the header, an axis is turned by TransformMatrix");
+  }
   for (const char* key : {"TransformMatrix", "Orientation", "Rotation"}) numbers_of(path, fields, key, count * count);
   if (!field_of(fields, "ElementType").starts_with("MET_"))
     refuse(path, "the header field 'ElementType' is '" + field_of(fields, "ElementType") +
                      "' where a type such as MET_SHORT is expected");
+}
+
+/// Readers differ in which of two lines they believe.
+void check_given_once(const std::string& path, const HeaderFields& fields, const std::string& key) {
+  static const std::set<std::string> kMeaningful = {"NDims",
+                                                    "DimSize",
+                                                    "ElementSpacing",
+                                                    "ElementSize",
+                                                    "Offset",
+                                                    "Position",
+                                                    "Origin",
+                                                    "ElementType",
+                                                    "TransformMatrix",
+                                                    "Orientation",
+                                                    "Rotation",
+                                                    "BinaryData",
+                                                    "CompressedData",
+                                                    "HeaderSize",
+                                                    "BinaryDataByteOrderMSB",
+                                                    "DistanceUnits",
+                                                    "ElementByteOrderMSB",
+                                                    "ElementNumberOfChannels",
+                                                    "CompressedDataSize"};
+  if (kMeaningful.contains(key) && fields.contains(key))
+    refuse(path, "the header field '" + key + "' is given twice where once is expected: remove the wrong line");
 }
 
 void check_length(const Payload& payload, std::uint64_t present, std::uint64_t expected) {
@@ -246,6 +278,18 @@ void read_deflated(const Payload& payload, std::uint8_t* out, std::uint64_t byte
 
 }  // namespace
 
+std::optional<double> millimetres_of(const std::string& unit) {
+  static const std::map<std::string, double> known = {
+      {"nm", 1e-6},      {"nanometer", 1e-6}, {"nanometre", 1e-6},  {"um", 1e-3},         {"\u00b5m", 1e-3},
+      {"\u03bcm", 1e-3}, {"micron", 1e-3},    {"micrometer", 1e-3}, {"micrometre", 1e-3}, {"mm", 1},
+      {"millimeter", 1}, {"millimetre", 1},   {"cm", 10},           {"centimeter", 10},   {"centimetre", 10},
+      {"dm", 100},       {"m", 1000},         {"meter", 1000},      {"metre", 1000}};
+  std::string name = lower(unit);
+  if (name.size() > 3 && name.back() == 's') name.pop_back();
+  const auto found = known.find(name);
+  return found == known.end() ? std::nullopt : std::optional(found->second);
+}
+
 TextHeader read_nrrd_header(const std::string& path) {
   HeaderLines lines(path);
   TextHeader header;
@@ -273,6 +317,7 @@ TextHeader read_meta_header(const std::string& path) {
       break;
     }
     const std::string key = trimmed(line.substr(0, equals));
+    check_given_once(path, header.fields, key);
     header.fields[key] = trimmed(line.substr(equals + 1));
     if (key != "ElementDataFile") continue;
     check_meta_fields(path, header.fields);
@@ -282,16 +327,20 @@ TextHeader read_meta_header(const std::string& path) {
   refuse(path, "the MetaImage header has no ElementDataFile: the file is damaged or of another kind");
 }
 
-void check_payload(const Payload& payload, std::uint64_t bytes) {
-  if (payload.encoding == Payload::Encoding::other) return;
+std::uint64_t check_payload(const Payload& payload, std::uint64_t bytes) {
+  if (payload.encoding == Payload::Encoding::other) return 0;
   const InputFile file(payload.path);
   const std::uint64_t start = payload.from_end ? 0 : payload.offset;
   const std::uint64_t present = file.size() - std::min(file.size(), start);
-  if (payload.encoding == Payload::Encoding::raw) return check_length(payload, present, bytes);
+  if (payload.encoding == Payload::Encoding::raw) {
+    check_length(payload, present, bytes);
+    return payload.from_end ? 0 : present - bytes;
+  }
   if (payload.length > present) check_length(payload, present, payload.length);
   if (present == 0 || bytes / kLargestGzipRatio > present)
     refuse(payload.path, "the compressed voxel data are " + std::to_string(present) + " bytes, too few for the " +
                              std::to_string(bytes) + " bytes that the header announces: copy or export the file again");
+  return 0;
 }
 
 void read_payload(const Payload& payload, void* out, std::uint64_t bytes, std::size_t value_bytes) {

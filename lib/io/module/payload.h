@@ -4,12 +4,16 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace volpipe::io {
 
 /// Keys of a text header, for NRRD in lower case, for MetaImage (where case matters) as written; with their values.
 using HeaderFields = std::map<std::string, std::string>;
+
+/// Millimetres a unit of length, by its usual names in either case; nothing for another word.
+std::optional<double> millimetres_of(const std::string& unit);
 
 struct Payload {
   enum class Encoding { raw, deflate, other };  ///< deflate: a gzip or zlib stream
@@ -33,8 +37,8 @@ TextHeader read_nrrd_header(const std::string& path);
 TextHeader read_meta_header(const std::string& path);
 
 /// Cheap checks without reading voxels: a raw payload is at least `bytes` long, a packed one is not empty and cannot be
-/// too short for `bytes`. Throws Error(input) with the path.
-void check_payload(const Payload& payload, std::uint64_t bytes);
+/// too short for `bytes`. Returns how many bytes of a raw payload follow those. Throws Error(input) with the path.
+std::uint64_t check_payload(const Payload& payload, std::uint64_t bytes);
 
 /// Exactly `bytes` bytes of voxels as stored, `value_bytes` each, in the byte order of this machine. A short, damaged
 /// or longer stream throws Error(input) with the path. Not for Encoding::other.

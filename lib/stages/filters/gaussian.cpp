@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstdio>
 
 #include "stages/geometry/grid_maps.h"
 #include "volume/error.h"
@@ -41,25 +42,40 @@ class Gaussian final : public SeparableStage {
   GridMap map(const VolumeInfo& input) const override {
     if (input.kind == ImageKind::label)
       throw Error(ErrorCode::usage, "gaussian would mix label values: let it act on images with \"on\"");
+    // The last pass puts the derivatives into their unit, so that 'fill' is as much as the voxels in every pass.
+    std::array<std::vector<double>, 3> kernels;
+    std::size_t last = 0;
+    double per_unit = 1;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      kernels[axis] = kernel(input.geometry, axis);
+      if (kernels[axis].size() > 1) last = axis;
+      per_unit *= std::pow(unit(input.geometry, axis), -double(params_.order.value[axis]));
+    }
+    for (double& weight : kernels[last]) weight *= per_unit;
     std::array<AxisRule, 3> rules;
-    for (std::size_t axis = 0; axis < 3; ++axis) rules[axis] = {axis_matrix(input.geometry, axis)};
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      rules[axis] = {correlate_axis(input.geometry.size()[axis], kernels[axis], params_.boundary)};
     GridMap map = grid_map(input, {0, 1, 2}, std::move(rules), params_.fill);
+    map.computes = true;
     map.output.dtype = DataType::float32;
     return map;
   }
 
  private:
-  AxisMatrix axis_matrix(const Geometry& geometry, std::size_t axis) const {
-    const double unit = params_.units == Units::mm ? geometry.spacing()[axis] : 1.0;
-    const double sigma = params_.sigma.value[axis] / unit;
-    if (params_.truncate * sigma > kLongestRadius)
-      throw Error(ErrorCode::usage, "'sigma' reaches over " + std::to_string(std::int64_t(params_.truncate * sigma)) +
-                                        " voxels, at most " + std::to_string(std::int64_t(kLongestRadius)) +
-                                        " are possible: use a smaller 'sigma' or 'truncate'");
-    const int order = int(params_.order.value[axis]);
-    std::vector<double> kernel = gaussian_kernel(sigma, order, params_.truncate);
-    for (double& weight : kernel) weight /= std::pow(unit, order);
-    return correlate_axis(geometry.size()[axis], kernel, params_.boundary);
+  double unit(const Geometry& geometry, std::size_t axis) const {
+    return params_.units == Units::mm ? geometry.spacing()[axis] : 1.0;
+  }
+
+  std::vector<double> kernel(const Geometry& geometry, std::size_t axis) const {
+    const double sigma = params_.sigma.value[axis] / unit(geometry, axis);
+    if (!(params_.truncate * sigma <= kLongestRadius)) {
+      char words[160];
+      std::snprintf(words, sizeof words,
+                    "'sigma' reaches over %.6g voxels, at most %.0f are possible: use a smaller 'sigma' or 'truncate'",
+                    params_.truncate * sigma, kLongestRadius);
+      throw Error(ErrorCode::usage, words);
+    }
+    return gaussian_kernel(sigma, int(params_.order.value[axis]), params_.truncate);
   }
 
   Params params_;
@@ -83,7 +99,10 @@ StageDefinition stage_gaussian() {
           .add("truncate", &Params::truncate, {.min = 0, .exclusive_min = true},
                "radius of the kernel in standard deviations")
           .add("boundary", &Params::boundary, {}, "what lies outside the image")
-          .add("fill", &Params::fill, {}, "value outside the image for the constant boundaries"));
+          .add("fill", &Params::fill, {},
+               "value outside the image for the constant boundaries; in each pass (x, then y, then z) as SciPy's cval, "
+               "so also "
+               "outside a derivative"));
 }
 
 }  // namespace volpipe

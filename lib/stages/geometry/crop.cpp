@@ -22,7 +22,7 @@ class Crop final : public SeparableStage {
  public:
   using Corner = std::array<double, 3>;
   struct Params {
-    std::optional<std::array<std::int64_t, 3>> start{};
+    std::optional<PerAxis<std::int64_t>> start{};
     std::optional<Corner> center{};
     std::optional<PerAxis<std::int64_t>> size{};
     std::optional<std::array<Corner, 2>> box{};
@@ -63,7 +63,7 @@ class Crop final : public SeparableStage {
     Block block{{}, params_.size->value};
     for (std::size_t axis = 0; axis < 3; ++axis)
       block.start[axis] = params_.start
-                              ? (*params_.start)[axis]
+                              ? params_.start->value[axis]
                               : std::int64_t(std::floor((*params_.center)[axis] + 0.5)) - block.size[axis] / 2;
     return block;
   }
@@ -106,7 +106,7 @@ StageDefinition stage_crop() {
        .example = {{"op", "crop"}, {"start", {0, 0, 0}}, {"size", {8, 8, 8}}, {"clip", true}}},
       Parameters<Crop::Params>()
           .add("start", &Crop::Params::start, {.min = -1e9, .max = 1e9, .unit = "voxel"},
-               "first voxel kept, with 'size'")
+               "first voxel kept along each axis, with 'size'")
           .add("center", &Crop::Params::center, {.min = -1e9, .max = 1e9, .unit = "voxel"},
                "voxel that becomes number size / 2, with 'size'")
           .add("size", &Crop::Params::size, {.min = 1, .max = 1e9, .unit = "voxel"}, "voxels kept along each axis")

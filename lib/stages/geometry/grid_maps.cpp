@@ -12,16 +12,36 @@ namespace volpipe {
 namespace {
 
 constexpr double kMostVoxels = 1099511627776.0;  // 2^40
+constexpr double kLongestAxis = 16777216;        // 2^24: the tables of an axis take about 100 bytes a voxel
 constexpr std::array<int, 3> kSameAxes{0, 1, 2};
 
+bool holds_fill(DataType type, double fill) {
+  if (type == DataType::float32) return std::abs(fill) <= double(std::numeric_limits<float>::max());
+  if (is_floating(type)) return true;
+  const IntegerRange range = integer_range(type);
+  return fill == std::floor(fill) && fill >= range.lowest && fill <= range.highest;
+}
+
+/// Throws Error(usage) when voxels become a fill value that the pixel type cannot hold.
+void check_fill(const GridMap& map) {
+  const DataType type = map.output.dtype;
+  if (!map.uses_fill() || map.fill.minimum || holds_fill(type, map.fill.value)) return;
+  char words[160];
+  std::snprintf(words, sizeof words,
+                "'fill' %.10g is no value of %s voxels: choose one that is, or cast the image first", map.fill.value,
+                std::string(to_string(type)).c_str());
+  throw Error(ErrorCode::usage, words);
+}
+
+std::string in_words(double voxels) {
+  char words[32];
+  std::snprintf(words, sizeof words, voxels < 1e12 ? "%.0f" : "%.3g", voxels);
+  return words;
+}
+
 Interpolation interpolation_for(const VolumeInfo& input, const SamplingParams& params) {
-  const bool label = input.kind == ImageKind::label;
-  const Interpolation chosen = params.interpolation.value_or(label ? Interpolation::nearest : Interpolation::linear);
-  if (label && chosen != Interpolation::nearest)
-    throw Error(ErrorCode::usage, std::string("'") + EnumNames<Interpolation>::names[std::size_t(chosen)] +
-                                      "' interpolation would mix label values: use \"nearest\", or let the stage act "
-                                      "on images alone with \"on\"");
-  return chosen;
+  if (input.kind == ImageKind::label) return Interpolation::nearest;  // anything else would mix label values
+  return params.interpolation.value_or(Interpolation::linear);
 }
 
 bool antialiases(const VolumeInfo& input, const SamplingParams& params, Interpolation interpolation) {
@@ -64,7 +84,7 @@ GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis,
 }
 
 GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, Boundary boundary, Fill fill) {
-  check_grid_size({double(size[0]), double(size[1]), double(size[2])});
+  check_grid_size(input, {double(size[0]), double(size[1]), double(size[2])});
   std::array<AxisRule, 3> rules;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const std::int64_t source_size = input.geometry.size()[axis];
@@ -72,20 +92,28 @@ GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& s
     for (std::int64_t j = 0; j < size[axis]; ++j) source.push_back(fold_index(start[axis] + j, source_size, boundary));
     rules[axis] = {AxisMatrix::lattice(source_size, source), 1, double(start[axis])};
   }
-  return grid_map(input, kSameAxes, std::move(rules), fill);
+  GridMap map = grid_map(input, kSameAxes, std::move(rules), fill);
+  check_fill(map);
+  return map;
 }
 
-void check_grid_size(const Vec3& size) {
-  const bool empty = *std::min_element(size.begin(), size.end()) < 1;
-  const bool fits = *std::max_element(size.begin(), size.end()) <= double(std::numeric_limits<std::int32_t>::max()) &&
-                    size[0] * size[1] * size[2] <= kMostVoxels;
+void check_grid_size(const VolumeInfo& input, const Vec3& size) {
+  const Index3& n = input.geometry.size();
+  bool fits = size[0] * size[1] * size[2] <= kMostVoxels, empty = false;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    fits = fits && size[axis] <= std::max(kLongestAxis, double(n[axis]));
+    empty = empty || size[axis] < 1;
+  }
   if (!empty && fits) return;
+  const std::string would =
+      "the result would have " + in_words(size[0]) + " x " + in_words(size[1]) + " x " + in_words(size[2]) + " voxels";
+  if (empty) throw Error(ErrorCode::usage, would + ", and every axis needs at least one: change the sizes");
+  const double gib =
+      size[0] * size[1] * size[2] * double(input.components) * double(size_of(input.dtype)) / 1073741824.0;
   char words[160];
-  std::snprintf(words, sizeof words,
-                "the result would have %.0f x %.0f x %.0f voxels, %s: change the sizes or the spacing", size[0],
-                size[1], size[2],
-                empty ? "and every axis needs at least one" : "more than volpipe holds (2^40, 2^31 on an axis)");
-  throw Error(ErrorCode::usage, words);
+  std::snprintf(words, sizeof words, " (%.3g GiB), at most %.0f an axis and %.0f in all are possible: %s", gib,
+                kLongestAxis, kMostVoxels, "change the sizes or the spacing");
+  throw Error(ErrorCode::usage, would + words);
 }
 
 double round_half_up(double voxels) { return std::max(1.0, std::floor(voxels + 0.5 + 1e-3)); }
@@ -125,7 +153,9 @@ GridMap sampling_map(const VolumeInfo& input, const std::array<AxisSamples, 3>& 
     smooths = smooths || !rules[axis].matrix.copies();
   }
   GridMap map = grid_map(input, kSameAxes, std::move(rules), params.fill);
-  if (interpolation != Interpolation::nearest || smooths) map.output.dtype = DataType::float32;
+  map.computes = interpolation != Interpolation::nearest || smooths;
+  if (map.computes) map.output.dtype = DataType::float32;
+  check_fill(map);
   return map;
 }
 

@@ -24,11 +24,13 @@ AxisRule reversed_axis(std::int64_t size);
 GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis, std::array<AxisRule, 3> rules,
                  Fill fill = {});
 
-/// Voxels [start, start + size) of the infinite extension of the grid: a crop, a pad or both.
+/// Voxels [start, start + size) of the infinite extension of the grid: a crop, a pad or both. Throws Error(usage) when
+/// voxels become a fill value that the pixel type cannot hold.
 GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, Boundary boundary, Fill fill);
 
-/// Throws Error(usage) naming the size when an axis has no voxel, or the grid more than 2^40 voxels or an axis 2^31.
-void check_grid_size(const Vec3& size);
+/// Throws Error(usage) naming the size when an axis has no voxel or more than 2^24 (unless the input's has), or the
+/// grid more than 2^40. To be asked before tables of that size are made.
+void check_grid_size(const VolumeInfo& input, const Vec3& size);
 
 /// floor(x + 1/2), where x within a thousandth below a half goes up too, so that float32-rounded affines do not decide;
 /// at least 1.
@@ -59,7 +61,7 @@ template <class P>
 void add_sampling_parameters(Parameters<P>& parameters) {
   parameters
       .add("interpolation", static_cast<std::optional<Interpolation> P::*>(&SamplingParams::interpolation), {},
-           "how values between voxels are found; default linear for images, nearest for labels")
+           "how values of images between voxels are found (default linear); labels are always nearest")
       .add("boundary", static_cast<Boundary P::*>(&SamplingParams::boundary), {}, "what lies outside the image")
       .add("fill", static_cast<Fill P::*>(&SamplingParams::fill), {},
            "value outside the image for the constant boundaries")
@@ -77,7 +79,8 @@ struct AxisSamples {
 AxisSamples regular_samples(std::int64_t size, double scale, double offset);
 
 /// Samples every axis. Labels take nearest and keep their type; asking for more is Error(usage). The result is float32
-/// unless the interpolation is nearest without anti-aliasing.
+/// unless the interpolation is nearest without anti-aliasing; then a fill value that the pixel type cannot hold is
+/// Error(usage).
 GridMap sampling_map(const VolumeInfo& input, const std::array<AxisSamples, 3>& axes, const SamplingParams& params);
 
 }  // namespace volpipe

@@ -37,7 +37,7 @@ class Resample final : public SeparableStage {
       size[axis] = params_.grid == Grid::extent ? round_half_up(double(n[axis]) / scale[axis])
                                                 : std::floor(double(n[axis] - 1) / scale[axis] + 0.5 + 1e-3) + 1;
     }
-    check_grid_size(size);
+    check_grid_size(input, size);
     std::array<AxisSamples, 3> axes;
     for (std::size_t axis = 0; axis < 3; ++axis)
       axes[axis] = regular_samples(std::int64_t(size[axis]), scale[axis],

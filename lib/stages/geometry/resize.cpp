@@ -51,7 +51,7 @@ class Resize final : public SeparableStage {
   GridMap map(const VolumeInfo& input) const override {
     const Index3& n = input.geometry.size();
     const Vec3 size = target_size(n);
-    check_grid_size(size);
+    check_grid_size(input, size);
     std::array<AxisSamples, 3> axes;
     for (std::size_t axis = 0; axis < 3; ++axis)
       axes[axis] = zoom_samples(n[axis], std::int64_t(size[axis]), params_.align);

@@ -19,7 +19,9 @@ class Gamma final : public PointwiseStage {
     if (statistics.moments.count == 0) return notice_no_voxels(notices, "gamma");
     if (range == 0) return notices.add("constant_image", "gamma: the range is 0; the image was left as it is");
     append_linear(program, low, 1 / range, 0);
-    program.add(Op::clamp, 0, 1).add(Op::power, params_.gamma).add(Op::fma, range, low);
+    program.add(Op::clamp, 0, 1).add(Op::power, params_.gamma);
+    if (range <= 0x1p100) program.add(Op::fma, range, low);
+    else program.add(Op::fma, range / 4, low / 4).add(Op::multiply, 4).add(Op::clamp, low, statistics.moments.max);
   }
 
  private:

@@ -1,5 +1,6 @@
 #include "stages/intensity/intensity.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace volpipe {
@@ -10,6 +11,13 @@ bool holds(DataType type, double value) {
 }
 
 void append_linear(Program& program, double from, double scale, double to) {
+  const double largest = std::max(std::abs(from), scale == 0 ? 0.0 : 1 / std::abs(scale));
+  if (largest > 0x1p100 && std::isfinite(largest)) {  // v - from could overflow float32, scale underflow: smaller units
+    const int exponent = std::ilogb(largest) - 63;
+    program.add(Op::multiply, std::ldexp(1.0, -exponent));
+    from = std::ldexp(from, -exponent);
+    scale = std::ldexp(scale, exponent);
+  }
   const double rounded = double(float(from));
   if (rounded != 0) program.add(Op::subtract, rounded);
   program.add(Op::fma, scale, to - (from - rounded) * scale);

@@ -12,7 +12,7 @@ namespace volpipe {
 bool holds(DataType type, double value);
 
 /// Appends acc = (acc - from) * scale + to. What rounding `from` to float32 loses is put back, so that images far from
-/// 0 keep their digits.
+/// 0 keep their digits; near the ends of float32's range the difference does not overflow.
 void append_linear(Program& program, double from, double scale, double to);
 
 /// Appends acc = value, except that NaN and infinity stay.

@@ -41,6 +41,7 @@ class Normalize final : public PointwiseStage {
               Notices& notices) const override {
     const bool nothing =
         params_.method == Method::median_iqr ? std::isnan(statistics.percentiles[1]) : statistics.moments.count == 0;
+    if (nothing && params_.mask.kind == Mask::Kind::foreground) return append_no_foreground(program, notices);
     if (nothing) return notice_no_voxels(notices, "normalize");
     const Scale scale = measure(statistics);
     const bool keeps_zeros = params_.mask.kind == Mask::Kind::nonzero;
@@ -55,6 +56,12 @@ class Normalize final : public PointwiseStage {
   }
 
  private:
+  /// Otsu leaves no foreground only where all finite voxels are equal, or there are none (which stay).
+  static void append_no_foreground(Program& program, Notices& notices) {
+    append_constant(program, 0);
+    notices.add("constant_image", "normalize: a constant image has no foreground; every finite voxel became 0");
+  }
+
   struct Scale {
     double centre, spread;
     const char* name;  ///< of the spread

@@ -174,12 +174,9 @@ class ThreadEvaluator {
     load_voxels(kernel.inputs[kernel.program.steps[0].index], kernel.count, place, acc);
     if constexpr (kMachine != Machine::load_only) {
       clear_registers();
-      Step step = kernel.program.steps[1];
-      for (int i = 1; i < kernel.program.size; ++i) {
-        const Step next = kernel.program.steps[i + 1];
-        run_step(kernel, step, place);
-        step = next;
-      }
+      for (int i = run_plain_steps(kernel.program, 1); i < kernel.program.size;
+           i = run_plain_steps(kernel.program, i + 1))
+        run_step(kernel, kernel.program.steps[i], place);
     }
   }
 
@@ -194,24 +191,43 @@ class ThreadEvaluator {
       for (int v = 0; v < kVoxels; ++v) registers_[r][v] = T(0);
   }
 
+  /// Runs the fma and clamp steps from step i on, in a loop of their own so that the voxels keep their places; returns
+  /// the step after them. The step after the last is a load.
+  __device__ __forceinline__ int run_plain_steps(const ExecutableProgram<T>& program, int i) {
+    for (;; ++i) {
+      const Step& step = program.steps[i];
+      if (kRegisters > 0 && step.operand != Operand::immediate) return i;
+      const T a = step.a, b = step.b;
+      if (step.op == Op::fma) {
+#pragma unroll
+        for (int v = 0; v < kVoxels; ++v) acc[v] = std::fma(acc[v], a, b);
+      } else if (step.op == Op::clamp) {
+#pragma unroll
+        for (int v = 0; v < kVoxels; ++v) acc[v] = clamp_to_bounds(acc[v], a, b);
+      } else {
+        return i;
+      }
+    }
+  }
+
   __device__ __forceinline__ void run_step(const KernelProgram<T>& kernel, const Step& step, const Place& place) {
-    if (kRegisters > 0 && step.operand != Operand::immediate && !is_unary(step.op)) {
+    if (kRegisters > 0 && step.operand != Operand::immediate) {
       run_register(step);
-    } else if (step.op == Op::fma) {
-#pragma unroll
-      for (int v = 0; v < kVoxels; ++v) acc[v] = std::fma(acc[v], step.a, step.b);
-    } else if (step.op == Op::clamp) {
-#pragma unroll
-      for (int v = 0; v < kVoxels; ++v) acc[v] = clamp_to_bounds(acc[v], step.a, step.b);
     } else if (kRegisters > 0 && step.op == Op::store) {
       store(step.index);
     } else if (step.op == Op::load) {
-      load_voxels(kernel.inputs[step.index], kernel.count, place, acc);
+      load_voxels(kernel.inputs[step.index], kernel.count, computed_here(place), acc);
     } else if (step.op == Op::to_integer) {
-      convert(step, kernel.count, place);
+      convert(step, kernel.count, computed_here(place));
     } else {
       run_immediate(step);
     }
+  }
+
+  /// Keeps the compiler from working out every voxel's position ahead of the program's loop, in registers.
+  __device__ __forceinline__ static Place computed_here(Place place) {
+    asm volatile("" : "+l"(place.first));
+    return place;
   }
 
   __device__ __forceinline__ void run_immediate(const Step& step) {
@@ -258,7 +274,7 @@ class ThreadEvaluator {
     }
     visit_op(step.op, [&](auto op) {
       constexpr Op kOp = decltype(op)::value;
-      if constexpr (!is_unary(kOp) && (has_slow_ops(kMachine) || !is_slow(kOp))) {
+      if constexpr (reads_operand(kOp) && (has_slow_ops(kMachine) || !is_slow(kOp))) {
         const T b = step.b;
 #pragma unroll
         for (int v = 0; v < kVoxels; ++v) acc[v] = apply<kOp>(acc[v], x[v], b);

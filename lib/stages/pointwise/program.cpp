@@ -72,7 +72,8 @@ Program& Program::add(const Instruction& instruction) {
   const int limit = instruction.op == Op::load ? kMaxInputs : instruction.op == Op::store ? kRegisters : 256;
   if (instruction.index >= limit || int(instruction.operand) > kRegisters)
     throw Error(ErrorCode::internal, "no such input or register in '" + line(instruction) + "'");
-  instructions_.push_back(instruction);
+  Instruction& added = instructions_.emplace_back(instruction);
+  if (!reads_operand(added.op)) added.operand = Operand::immediate;
   return *this;
 }
 

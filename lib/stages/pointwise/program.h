@@ -40,7 +40,7 @@ enum class Op : std::uint8_t {
   log10,              ///< decimal
   sqrt,               ///< NaN below zero
   power,              ///< acc ^ x, as C's pow
-  signed_power,       ///< sign(acc) |acc| ^ x
+  signed_power,       ///< sign(acc) |acc| ^ x; NaN counts as positive
   less,               ///< acc < x
   less_equal,         ///< acc <= x
   greater,            ///< acc > x
@@ -83,7 +83,8 @@ class Program {
   Program& store(Operand target) { return add({Op::store, Operand::immediate, std::uint8_t(int(target) - 1)}); }
   Program& add(Op op, double a = 0, double b = 0) { return add({op, Operand::immediate, 0, a, b}); }
   Program& add(Op op, Operand x, double b = 0) { return add({op, x, 0, 0, b}); }
-  /// Throws Error(internal) when the program is full or the instruction names an input or register that does not exist.
+  /// An operand that the op does not read is dropped. Throws Error(internal) when the program is full or the
+  /// instruction names an input or register that does not exist.
   Program& add(const Instruction& instruction);
 
   bool empty() const { return instructions_.empty(); }

@@ -121,6 +121,12 @@ VOLPIPE_HD T raised(T v, T exponent) {
   else return std::pow(v, exponent);
 }
 
+/// `magnitude` with v's sign; NaN has none, for the devices make NaN of different signs.
+template <class T>
+VOLPIPE_HD T with_sign_of(T v, T magnitude) {
+  return v != v ? magnitude : std::copysign(magnitude, v);
+}
+
 template <class T>
 VOLPIPE_HD T at_least(T v, T low) {
   return v <= low ? low : v;
@@ -165,7 +171,7 @@ VOLPIPE_HD inline T apply(T acc, T x, T b) {
   else if constexpr (kOp == Op::log10) return logarithm10(acc);
   else if constexpr (kOp == Op::sqrt) return std::sqrt(acc);
   else if constexpr (kOp == Op::power) return raised(acc, x);
-  else if constexpr (kOp == Op::signed_power) return std::copysign(raised(std::fabs(acc), x), acc);
+  else if constexpr (kOp == Op::signed_power) return with_sign_of(acc, raised(std::fabs(acc), x));
   else if constexpr (kOp == Op::less) return acc < x ? T(1) : T(0);
   else if constexpr (kOp == Op::less_equal) return acc <= x ? T(1) : T(0);
   else if constexpr (kOp == Op::greater) return acc > x ? T(1) : T(0);
@@ -187,6 +193,9 @@ VOLPIPE_HD inline T apply(T acc, T x, T b) {
 constexpr VOLPIPE_HD bool is_unary(Op op) {
   return (op >= Op::abs && op <= Op::sqrt) || op == Op::logical_not || op == Op::sign || op == Op::is_finite;
 }
+
+/// True for ops with an operand x.
+constexpr VOLPIPE_HD bool reads_operand(Op op) { return op > Op::to_integer && !is_unary(op); }
 
 /// True for ops that take many instructions of a processor.
 constexpr VOLPIPE_HD bool is_slow(Op op) {
@@ -278,7 +287,7 @@ struct ExecutableProgram {
   };
   int size = 0;
   bool uses_registers = false;
-  Step steps[Program::kMaxInstructions + 3];  // the first load, the last conversion, one to read ahead
+  Step steps[Program::kMaxInstructions + 3]{};  // the first load, the last conversion, a load that ends the program
 
   void append(Op op, Operand operand, int index, double a, double b) {
     const bool bounds = op == Op::clamp || op == Op::minimum || op == Op::maximum;  // of 0 mean +0, on either device

@@ -20,22 +20,18 @@ SampledValues checked(const SampledValues& values) {
   return result;
 }
 
-/// Where a percentile lies among n sorted values, with numpy's arithmetic.
-struct PercentilePlace {
-  std::int64_t below, above;
-  double weight;  ///< of `above`
-
-  PercentilePlace(std::int64_t n, double percent) {
-    const double place = double(n - 1) * (percent / 100);
-    below = std::clamp<std::int64_t>(std::int64_t(std::floor(place)), 0, n - 1);
-    above = std::min(below + 1, n - 1);
-    weight = place - double(below);
+/// The largest number of type T that lies in `bin` or below, between `low` that does and `high` that does not.
+template <class T>
+double largest_in_bin(const HistogramBins& bin_of, int bin, double low, double high) {
+  const KeyFormat format{true, 8 * sizeof(T), 0};
+  const KeyEncoder<T> encode(format);
+  auto inside = encode(T(low)), outside = encode(T(high));
+  while (outside - inside > 1) {
+    const auto middle = inside + (outside - inside) / 2;
+    (bin_of(decode_key(format, middle)) <= bin ? inside : outside) = middle;
   }
-  double interpolate(double low, double high) const {
-    const double difference = high - low;
-    return weight >= 0.5 ? high - difference * (1 - weight) : low + difference * weight;
-  }
-};
+  return decode_key(format, inside);
+}
 
 }  // namespace
 
@@ -95,6 +91,7 @@ double otsu_threshold(DeviceContext& context, const SampledValues& values) {
   if (moments.count == 0) return std::numeric_limits<double>::quiet_NaN();
   if (moments.min == moments.max) return moments.min;
   const auto counts = compute_histogram(context, values, moments.min, moments.max, kBins);
+  const HistogramBins bins(moments.min, moments.max, kBins);
   const auto centre = [&](int bin) { return moments.min + (bin + 0.5) * ((moments.max - moments.min) / kBins); };
 
   double total = 0, total_weighted = 0;
@@ -102,7 +99,8 @@ double otsu_threshold(DeviceContext& context, const SampledValues& values) {
     total += double(counts[std::size_t(bin)]);
     total_weighted += double(counts[std::size_t(bin)]) * centre(bin);
   }
-  double below = 0, below_weighted = 0, best = -1, threshold = moments.min;
+  double below = 0, below_weighted = 0, best = -1;
+  int parting = 0;
   for (int bin = 0; bin + 1 < kBins; ++bin) {
     below += double(counts[std::size_t(bin)]);
     below_weighted += double(counts[std::size_t(bin)]) * centre(bin);
@@ -110,10 +108,20 @@ double otsu_threshold(DeviceContext& context, const SampledValues& values) {
     const double between = below * (total - below) * difference * difference;
     if (between > best) {
       best = between;
-      threshold = centre(bin);
+      parting = bin;
     }
   }
-  return threshold;
+  return checked(values).precision == Precision::single
+             ? largest_in_bin<float>(bins, parting, moments.min, moments.max)
+             : largest_in_bin<double>(bins, parting, moments.min, moments.max);
+}
+
+std::size_t statistics_scratch_bytes(std::int64_t count, Precision precision, bool percentiles) {
+  constexpr std::size_t kTables = std::size_t(1) << 20;  // counts of digits and bins
+  const std::size_t key_size = precision == Precision::single ? 4 : 8;
+  const auto chunks = std::size_t((count + kChunkVoxels - 1) / kChunkVoxels);
+  const auto keys = std::size_t(percentiles && count >= kLeastForSampling ? kSamples + count / kCandidateShare : 0);
+  return kTables + std::max(2 * chunks * sizeof(Moments), keys * key_size);
 }
 
 namespace cpu {
@@ -321,15 +329,14 @@ OrderStatistics order_statistics(DeviceContext& context, const SampledValues& va
 
 std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues& values, double low, double high,
                                     int bins) {
-  const double scale = bins / (high - low);
+  const HistogramBins bin_of(low, high, bins);
   return visit_precision(values.precision, [&](auto zero) {
     using T = decltype(zero);
     return count_in_pieces<T>(context, values, std::size_t(bins),
                               [=](const T* block, const std::uint8_t* keep, std::int64_t count, std::uint32_t* counts) {
                                 for (std::int64_t i = 0; i < count; ++i) {
                                   const double value = block[i];
-                                  if (keep[i] && value >= low && value <= high)
-                                    ++counts[std::min(int((value - low) * scale), bins - 1)];
+                                  if (keep[i] && value >= low && value <= high) ++counts[bin_of(value)];
                                 }
                               });
   });

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "stages/pointwise/cuda_evaluator.h"
 #include "stages/pointwise/statistics_backends.h"
@@ -18,6 +19,11 @@ static_assert(kLanes == 4 * kThreads, "a thread sums four lanes");
 
 template <class T, Machine kMachine>
 using StatisticsTile = Tile<kThreads, sizeof(T) == 8 || kMachine == Machine::full ? 2 : 4>;
+
+/// Blocks to a multiprocessor that the registers are shared out among: few enough for none to be spilled.
+constexpr int resident_blocks(Machine machine) {
+  return machine == Machine::load_only ? 6 : machine == Machine::light ? 5 : 3;
+}
 
 template <class T>
 struct KernelValues {
@@ -163,9 +169,58 @@ __device__ bool find_pivot(const Place& place, const Voxels& voxels, unsigned ke
   return true;
 }
 
+/// Moments of the chunks, then of groups of kThreads of them, and so on to the one of all; the blocks done in each
+/// group.
+struct MomentsTree {
+  Moments* level;
+  unsigned* blocks_done;
+  std::int64_t count;  ///< chunks
+};
+
+/// How many Moments and how many groups such a tree has.
+struct MomentsTreeSize {
+  std::int64_t moments, groups = 0;
+
+  explicit MomentsTreeSize(std::int64_t chunks) : moments(chunks) {
+    for (std::int64_t count = chunks; count > 1; moments += count) groups += count = divide_up(count, kThreads);
+  }
+};
+
+/// The CPU's merging of neighbours in pairs, then pairs of pairs: a group's last block to finish merges the group, and
+/// stands for it in the next level.
+__device__ void merge_chunks(MomentsTree tree) {
+  using Word = unsigned long long;
+  __shared__ alignas(Moments) Word memory[kThreads * sizeof(Moments) / sizeof(Word)];
+  __shared__ bool last;
+  auto* group = reinterpret_cast<Moments*>(memory);
+  for (std::int64_t index = blockIdx.x; tree.count > 1;) {
+    index /= kThreads;
+    const auto size = int(min(std::int64_t(kThreads), tree.count - index * kThreads));
+    if (threadIdx.x == 0) {
+      __threadfence();
+      last = atomicAdd(tree.blocks_done + index, 1u) == unsigned(size - 1);
+    }
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    const auto* words = reinterpret_cast<const Word*>(tree.level + index * kThreads);
+    for (int i = threadIdx.x; i < size * int(sizeof(Moments) / sizeof(Word)); i += kThreads)
+      memory[i] = __ldcg(words + i);
+    for (int step = 1; step < size; step *= 2) {
+      __syncthreads();
+      const int i = 2 * step * int(threadIdx.x);
+      if (i + step < size) group[i] = merged(group[i], group[i + step]);
+    }
+    __syncthreads();
+    const std::int64_t groups = (tree.count + kThreads - 1) / kThreads;
+    tree = {tree.level + tree.count, tree.blocks_done + groups, groups};
+    if (threadIdx.x == 0) tree.level[index] = group[0];
+  }
+}
+
 template <class T, Machine kMachine>
-__global__ void __launch_bounds__(kThreads)
-    moments_kernel(const __grid_constant__ KernelValues<T> values, Moments* chunks) {
+__global__ void __launch_bounds__(kThreads, resident_blocks(kMachine))
+    moments_kernel(const __grid_constant__ KernelValues<T> values, MomentsTree tree) {
   using Place = StatisticsTile<T, kMachine>;
   constexpr std::int64_t kTiles = kChunkVoxels / Place::kSize;
   SelectedVoxels<T, Place, kMachine> voxels;
@@ -207,7 +262,6 @@ __global__ void __launch_bounds__(kThreads)
   mine.pivot = pivot;
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mine;
   __syncthreads();
-  if (threadIdx.x != 0) return;
   static_assert(kWarps == 4);
   mine.sum = (warps[0].sum + warps[1].sum) + (warps[2].sum + warps[3].sum);
   mine.squares = (warps[0].squares + warps[1].squares) + (warps[2].squares + warps[3].squares);
@@ -217,18 +271,8 @@ __global__ void __launch_bounds__(kThreads)
     mine.count += warps[w].count;
     mine.non_finite += warps[w].non_finite;
   }
-  chunks[blockIdx.x] = moments_of(mine);
-}
-
-constexpr int kMergeThreads = 1024;
-
-/// The tree of the CPU's merging, by one block, in place; the result is chunks[0].
-__global__ void __launch_bounds__(kMergeThreads) merge_kernel(Moments* chunks, std::int64_t count) {
-  for (std::int64_t step = 1; step < count; step *= 2) {
-    for (std::int64_t i = threadIdx.x * 2 * step; i + step < count; i += kMergeThreads * 2 * step)
-      chunks[i] = merged(chunks[i], chunks[i + step]);
-    __syncthreads();
-  }
+  if (threadIdx.x == 0) tree.level[blockIdx.x] = moments_of(mine);
+  merge_chunks(tree);
 }
 
 /// As many blocks as the device holds at a time.
@@ -287,12 +331,12 @@ class SharedBins {
 };
 
 template <class T, Machine kMachine>
-__global__ void __launch_bounds__(kThreads) histogram_kernel(const __grid_constant__ KernelValues<T> values, double low,
-                                                             double high, double scale, int bins, Count* total) {
+__global__ void __launch_bounds__(kThreads, resident_blocks(kMachine))
+    histogram_kernel(const __grid_constant__ KernelValues<T> values, double low, double high, HistogramBins bin_of,
+                     Count* total) {
   __shared__ unsigned shared[kSharedBins];
-  const auto bin_of = [=](double value) { return min(int((value - low) * scale), bins - 1); };
-  if (bins <= kSharedBins) {
-    SharedBins counts(shared, bins);
+  if (bin_of.last < kSharedBins) {
+    SharedBins counts(shared, bin_of.last + 1);
     for_each_voxel<T, kMachine>(values, [&](T value, auto keep) {
       if (keep && double(value) >= low && double(value) <= high) counts.add(bin_of(value));
     });
@@ -304,95 +348,189 @@ __global__ void __launch_bounds__(kThreads) histogram_kernel(const __grid_consta
   }
 }
 
-constexpr int kDigitBits = 11;
-constexpr int kSlots = kSharedBins >> kDigitBits;
+constexpr int kMaxPercents = 8;  ///< that one selection looks for
+constexpr int kMaxRanks = 2 * kMaxPercents;
+constexpr std::int64_t kNoRank = -1;
+constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
+static_assert(kMaxRanks * kDigits <= kSharedBins);
 
-/// The prefixes that one pass counts the digits of.
+/// Ranks on their way to keys, a digit a pass, on the device. Begins as zeros.
 template <class Key>
-struct Digits {
-  Key prefix[kSlots];
-  int slots, shift, width;
+struct RankSearch {
+  std::int64_t total;            ///< keys there are
+  std::int64_t rank[kMaxRanks];  ///< among the keys with the prefix; kNoRank: not looked for
+  Key prefix[kMaxRanks];         ///< the digits found; in the end the key
+  int slot[kMaxRanks];           ///< the prefix's place among the distinct ones
+  int slots;
+  Key slot_prefix[kMaxRanks];
 };
 
-/// kFirst: there is but the empty prefix.
-template <bool kFirst, class Key>
-__device__ __forceinline__ void count_digit(SharedBins& counts, const Digits<Key>& digits, Key key) {
-  const Key shifted = key >> digits.shift;
-  const int digit = int(shifted & ((Key(1) << digits.width) - 1));
-  if constexpr (kFirst) {
-    counts.add(digit);
-  } else {
-    const Key prefix = shifted >> digits.width;
-#pragma unroll
-    for (int slot = 0; slot < kSlots; ++slot)
-      if (slot < digits.slots && prefix == digits.prefix[slot]) counts.add(slot << digits.width | digit);
+/// What a pass counts; zeros between passes.
+struct DigitCounts {
+  unsigned blocks_done;
+  Count of[kMaxRanks][kDigits];
+};
+
+/// One pass's counting by a block's threads, and the narrowing by the last block to finish.
+template <class Key>
+class DigitPass {
+ public:
+  __device__ DigitPass(unsigned* shared, RankSearch<Key>* search, DigitCounts* counts, int shift)
+      : search_(*search),
+        counts_(*counts),
+        shift_(shift),
+        slots_(max(search->slots, 1)),
+        bins_(shared, slots_ * kDigits) {
+    __shared__ Key prefixes[kMaxRanks];
+    if (threadIdx.x < kMaxRanks) prefixes[threadIdx.x] = search_.slot_prefix[threadIdx.x];
+    __syncthreads();
+    prefixes_ = prefixes;
   }
-}
 
-template <class T, Machine kMachine, bool kFirst>
-__global__ void __launch_bounds__(kThreads)
+  __device__ __forceinline__ void add(Key key) {
+    const Key shifted = key >> shift_, prefix = shifted >> kDigitBits;
+    for (int slot = 0; slot < slots_; ++slot)
+      if (prefix == prefixes_[slot]) bins_.add(slot * kDigits + int(shifted % kDigits));
+  }
+
+  /// ranks_of(n, i): the i-th of `ranks` ranks among n keys, asked in the first pass.
+  template <class RanksOf>
+  __device__ void finish(const RanksOf& ranks_of, int ranks, bool first) {
+    bins_.flush(&counts_.of[0][0]);
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(&counts_.blocks_done, 1u) == gridDim.x - 1;
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    if (first) start(ranks_of, ranks);
+    for (int i = threadIdx.x / 32; i < ranks; i += kWarps)
+      if (search_.rank[i] != kNoRank) find_digit(i);
+    __syncthreads();
+    if (threadIdx.x == 0) collect_prefixes(ranks);
+    for (int i = threadIdx.x; i < slots_ * kDigits; i += kThreads) counts_.of[0][i] = 0;
+  }
+
+ private:
+  static constexpr int kLaneDigits = kDigits / 32;
+
+  /// This lane's digits' counts for a slot: of all its digits before, `mine` their sum.
+  __device__ Count counts_before(int slot, Count (&counts)[kLaneDigits], Count& mine) const {
+    mine = 0;
+#pragma unroll
+    for (int d = 0; d < kLaneDigits; ++d)
+      mine += counts[d] = __ldcg(&counts_.of[slot][threadIdx.x % 32 * kLaneDigits + d]);
+    Count sum = mine;
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const Count other = __shfl_up_sync(kAllLanes, sum, distance);
+      if (threadIdx.x % 32 >= distance) sum += other;
+    }
+    return sum - mine;
+  }
+
+  template <class RanksOf>
+  __device__ void start(const RanksOf& ranks_of, int ranks) {
+    if (threadIdx.x < 32) {
+      Count counts[kLaneDigits], mine;
+      const Count before = counts_before(0, counts, mine);
+      if (threadIdx.x == 31) search_.total = std::int64_t(before + mine);
+    }
+    __syncthreads();
+    if (threadIdx.x < ranks) search_.rank[threadIdx.x] = ranks_of(search_.total, int(threadIdx.x));
+    __syncthreads();
+  }
+
+  __device__ void find_digit(int i) {
+    const auto rank = Count(search_.rank[i]);
+    Count counts[kLaneDigits], mine;
+    Count before = counts_before(search_.slot[i], counts, mine);
+    const Key prefix = search_.prefix[i];
+    __syncwarp();
+    if (rank < before || rank >= before + mine) return;
+    int digit = 0;
+#pragma unroll
+    for (int d = 0; d < kLaneDigits - 1; ++d)
+      if (digit == d && rank >= before + counts[d]) before += counts[d], ++digit;
+    search_.rank[i] = std::int64_t(rank - before);
+    search_.prefix[i] = prefix << kDigitBits | Key(threadIdx.x % 32 * kLaneDigits + digit);
+  }
+
+  __device__ void collect_prefixes(int ranks) {
+    int slots = 0;
+    for (int i = 0; i < ranks; ++i) {
+      if (search_.rank[i] == kNoRank) continue;
+      int slot = 0;
+      while (slot < slots && search_.slot_prefix[slot] != search_.prefix[i]) ++slot;
+      if (slot == slots) search_.slot_prefix[slots++] = search_.prefix[i];
+      search_.slot[i] = slot;
+    }
+    search_.slots = slots;
+    counts_.blocks_done = 0;
+  }
+
+  RankSearch<Key>& search_;
+  DigitCounts& counts_;
+  const Key* prefixes_;
+  int shift_, slots_;
+  SharedBins bins_;
+};
+
+template <class T, Machine kMachine, class RanksOf>
+__global__ void __launch_bounds__(kThreads, resident_blocks(kMachine))
     value_digits_kernel(const __grid_constant__ KernelValues<T> values, KeyEncoder<T> encode,
-                        const __grid_constant__ Digits<typename KeyEncoder<T>::Key> digits, Count* total) {
+                        RankSearch<typename KeyEncoder<T>::Key>* search, DigitCounts* counts,
+                        const __grid_constant__ RanksOf ranks_of, int ranks, int shift, bool first) {
   __shared__ unsigned shared[kSharedBins];
-  SharedBins counts(shared, digits.slots << digits.width);
+  DigitPass pass(shared, search, counts, shift);
   for_each_voxel<T, kMachine>(values, [&](T value, auto keep) {
-    if (keep) count_digit<kFirst>(counts, digits, encode(value));
+    if (keep) pass.add(encode(value));
   });
-  counts.flush(total);
+  pass.finish(ranks_of, ranks, first);
 }
 
-/// Of an array of *count keys.
-template <class Key, bool kFirst>
+/// Of an array of *count keys, of which `capacity` at most are there.
+template <class Key, class RanksOf>
 __global__ void __launch_bounds__(kThreads)
-    key_digits_kernel(const Key* keys, const Count* count, const __grid_constant__ Digits<Key> digits, Count* total) {
+    key_digits_kernel(const Key* keys, const Count* count, std::int64_t capacity, RankSearch<Key>* search,
+                      DigitCounts* counts, const __grid_constant__ RanksOf ranks_of, int ranks, int shift, bool first) {
   __shared__ unsigned shared[kSharedBins];
-  SharedBins counts(shared, digits.slots << digits.width);
-  const auto end = std::int64_t(*count);
+  DigitPass pass(shared, search, counts, shift);
+  const std::int64_t end = min(std::int64_t(*count), capacity);
   for (std::int64_t i = blockIdx.x * std::int64_t(kThreads) + threadIdx.x; i < end;
        i += gridDim.x * std::int64_t(kThreads))
-    count_digit<kFirst>(counts, digits, keys[i]);
-  counts.flush(total);
+    pass.add(keys[i]);
+  pass.finish(ranks_of, ranks, first);
 }
 
-/// radix_select's counting; launch(digits, first, total) queues the kernel that adds to `total`.
-template <class Key, class Launch>
-std::vector<std::int64_t> count_digits(DeviceContext& context, int key_bits, const std::vector<std::uint64_t>& prefixes,
-                                       int shift, int width, Launch&& launch) {
-  const std::size_t bytes = (prefixes.size() << width) * sizeof(Count);
-  Buffer total = context.allocate(bytes);
-  VOLPIPE_CHECK_CUDA(cudaMemsetAsync(total.data(), 0, bytes, stream_of(context)));
-  for (std::size_t first = 0; first < prefixes.size(); first += kSlots) {
-    Digits<Key> digits{{}, int(std::min<std::size_t>(kSlots, prefixes.size() - first)), shift, width};
-    for (int slot = 0; slot < digits.slots; ++slot) digits.prefix[slot] = Key(prefixes[first + std::size_t(slot)]);
-    launch(digits, shift + width == key_bits, static_cast<Count*>(total.data()) + (first << width));
-    VOLPIPE_CHECK_CUDA(cudaGetLastError());
+/// Both order statistics of each percentile.
+struct PercentileRanks {
+  double percents[kMaxPercents];
+
+  VOLPIPE_HD std::int64_t operator()(std::int64_t n, int i) const {
+    if (n == 0) return kNoRank;
+    const PercentilePlace place(n, percents[i / 2]);
+    return i % 2 ? place.above : place.below;
   }
-  std::vector<std::int64_t> counts(prefixes.size() << width);
-  copy_to_host(context, counts.data(), total.data(), bytes);
-  return counts;
-}
+};
 
-/// The keys at ranks_of(*count) of an array of *count keys, a number that lies on the device and is at most `most`.
-template <class Key, class RanksOf>
-std::vector<std::uint64_t> select_keys(DeviceContext& context, const Key* keys, const Count* count, std::int64_t most,
-                                       int key_bits, RanksOf&& ranks_of) {
-  const auto blocks =
-      unsigned(std::min(divide_up(most, kThreads * 8), resident_blocks(context, key_digits_kernel<Key, false>)));
-  return radix_select(key_bits, kDigitBits, ranks_of, [&](const auto& prefixes, int shift, int width) {
-    return count_digits<Key>(
-        context, key_bits, prefixes, shift, width, [&](const Digits<Key>& digits, bool first, Count* total) {
-          const cudaStream_t stream = stream_of(context);
-          if (first) key_digits_kernel<Key, true><<<blocks, kThreads, 0, stream>>>(keys, count, digits, total);
-          else key_digits_kernel<Key, false><<<blocks, kThreads, 0, stream>>>(keys, count, digits, total);
-        });
-  });
-}
+/// Ends of the ranges of a sample that hold the percentiles in all likelihood, five standard deviations to either side;
+/// none beyond the sample's own ends.
+struct SampleRanks {
+  double percents[kMaxPercents];
 
-constexpr std::int64_t kSamples = 262144;
+  VOLPIPE_HD std::int64_t operator()(std::int64_t n, int i) const {
+    const double share = percents[i / 2] / 100, centre = share * double(n - 1);
+    const double margin = 5 * std::sqrt(double(n) * share * (1 - share)) + 5;
+    const auto rank = std::int64_t(i % 2 ? std::ceil(centre + margin) : std::floor(centre - margin));
+    return rank >= 0 && rank < n ? rank : kNoRank;
+  }
+};
 
 /// One voxel from each of kSamples equal stretches, at a hashed place so that no stride of the grid is favoured.
 template <class T, Machine kMachine>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 8)
     sample_kernel(const __grid_constant__ KernelValues<T> values, KeyEncoder<T> encode,
                   typename KeyEncoder<T>::Key* keys, Count* count) {
   const std::int64_t i = blockIdx.x * std::int64_t(kThreads) + threadIdx.x;
@@ -401,19 +539,52 @@ __global__ void __launch_bounds__(kThreads)
   const double place = (double(i) + (hash ^ hash >> 13) * 0x1p-32) / double(kSamples);
   const SingleVoxel voxel{min(std::int64_t(place * double(values.kernel.count)), values.kernel.count - 1)};
   SelectedVoxels<T, SingleVoxel, kMachine> voxels;
-  if (voxels.run(values, voxel)) keys[atomicAdd(count, Count(1))] = encode(voxels.value(0));
+  const bool keep = voxels.run(values, voxel);
+  const unsigned keepers = __ballot_sync(kAllLanes, keep);
+  Count first = 0;
+  if (threadIdx.x % 32 == 0 && keepers != 0) first = atomicAdd(count, Count(__popc(keepers)));
+  first = __shfl_sync(kAllLanes, first, 0);
+  if (keep) keys[first + __popc(keepers & ((1u << threadIdx.x % 32) - 1))] = encode(voxels.value(0));
 }
-
-constexpr int kMaxBrackets = 8;
 
 /// Finite values low to high, both included; those between are stored unless there is but one.
 template <class T>
 struct Brackets {
-  T low[kMaxBrackets], high[kMaxBrackets];
+  T low[kMaxPercents], high[kMaxPercents];
 };
 
 struct BracketCounts {
-  Count kept, stored, below[kMaxBrackets], up_to_high[kMaxBrackets];
+  Count kept, stored, below[kMaxPercents], up_to_high[kMaxPercents];
+};
+
+/// Where the order statistics lie once the brackets are counted.
+struct BracketPlaces {
+  PercentileRanks percentiles;
+  int brackets;
+  bool stored[kMaxPercents];
+
+  struct Place {
+    int bracket;  ///< the number of brackets: in none
+    std::int64_t stored_rank;
+  };
+  VOLPIPE_HD Place operator()(const BracketCounts& counts, int i) const {
+    const std::int64_t rank = percentiles(std::int64_t(counts.kept), i);
+    std::int64_t stored_before = 0;
+    for (int b = 0; b < brackets; ++b) {
+      const auto below = std::int64_t(counts.below[b]), up_to_high = std::int64_t(counts.up_to_high[b]);
+      if (rank < below) break;
+      if (rank < up_to_high) return {b, stored[b] ? stored_before + rank - below : kNoRank};
+      if (stored[b]) stored_before += up_to_high - below;
+    }
+    return {brackets, kNoRank};
+  }
+};
+
+struct StoredRanks {
+  BracketPlaces places;
+  const BracketCounts* counts;
+
+  __device__ std::int64_t operator()(std::int64_t, int i) const { return places(*counts, i).stored_rank; }
 };
 
 /// A warp's keys on their way to the candidates, written a few hundred at a time.
@@ -458,7 +629,7 @@ __device__ void add_from_warp(Count* total, Count mine) {
 }
 
 template <class T, Machine kMachine, int kBrackets>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, resident_blocks(kMachine))
     bracket_kernel(const __grid_constant__ KernelValues<T> values, KeyEncoder<T> encode,
                    const __grid_constant__ Brackets<T> brackets, typename KeyEncoder<T>::Key* candidates,
                    std::int64_t capacity, BracketCounts* total) {
@@ -488,161 +659,172 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Exact order statistics: in one pass with the help of a sample where that works, else by radix passes over the
-/// values.
+/// Exact order statistics of at most kMaxPercents percentiles: in one pass with the help of a sample where that works,
+/// else by a pass a digit. The host waits twice for the first and once for the second.
 template <class T, Machine kMachine>
 class OrderSelection {
  public:
   using Key = typename KeyEncoder<T>::Key;
-  static constexpr Key kOpenLow = 0, kOpenHigh = ~Key(0);  ///< no finite value has these
 
   OrderSelection(DeviceContext& context, const KernelValues<T>& values, const KeyFormat& format,
                  std::span<const double> percents)
-      : context_(context), values_(values), format_(format), encode_(format), percents_(percents) {}
+      : context_(context),
+        values_(values),
+        format_(format),
+        encode_(format),
+        percents_(percents),
+        memory_(context.allocate(sizeof(State))),
+        state_(static_cast<State*>(memory_.data())) {
+    VOLPIPE_CHECK_CUDA(cudaMemsetAsync(state_, 0, sizeof(State), stream_of(context)));
+    std::copy(percents.begin(), percents.end(), percentiles_.percents);
+  }
 
-  OrderStatistics run() {
-    constexpr std::int64_t kLeastForSampling = 1 << 20;
-    const bool sampling = values_.kernel.count >= kLeastForSampling && format_.bits > 16;
-    OrderStatistics found;
-    return sampling && select_in_brackets(found) ? found : select_by_passes();
+  /// Adds the ranks found and their keys; returns how many values were kept.
+  std::int64_t run(std::map<std::int64_t, std::uint64_t>& key_of_rank) {
+    const bool sampling = values_.kernel.count >= kLeastForSampling && format_.bits > 8;
+    if (sampling)
+      if (const auto kept = select_in_brackets(key_of_rank)) return *kept;
+    return select_by_passes(key_of_rank);
   }
 
  private:
+  static constexpr Key kOpenLow = 0, kOpenHigh = ~Key(0);  ///< no finite value has these
+
   struct KeyRange {
     Key low, high;
   };
+  struct Outcome {
+    BracketCounts brackets;
+    RankSearch<Key> search;
+  };
+  struct State {
+    Outcome outcome;
+    RankSearch<Key> sampled;
+    Count samples;
+    DigitCounts digits;
+  };
 
-  OrderStatistics select_by_passes() {
-    OrderStatistics found;
-    const auto ranks_of = [&](std::int64_t n) { return percentile_ranks(found.count = n, percents_); };
-    const auto blocks = unsigned(std::min(resident_blocks(context_, value_digits_kernel<T, kMachine, false>), tiles()));
-    found.keys = radix_select(format_.bits, kDigitBits, ranks_of, [&](const auto& prefixes, int shift, int width) {
-      return count_digits<Key>(
-          context_, format_.bits, prefixes, shift, width, [&](const Digits<Key>& digits, bool first, Count* total) {
-            const cudaStream_t stream = stream_of(context_);
-            if (first)
-              value_digits_kernel<T, kMachine, true><<<blocks, kThreads, 0, stream>>>(values_, encode_, digits, total);
-            else
-              value_digits_kernel<T, kMachine, false><<<blocks, kThreads, 0, stream>>>(values_, encode_, digits, total);
-          });
-    });
-    return found;
+  int ranks() const { return 2 * int(percents_.size()); }
+
+  /// launch(shift, first) queues one pass.
+  template <class Launch>
+  void narrow(Launch&& launch) {
+    for (int shift = format_.bits - kDigitBits; shift >= 0; shift -= kDigitBits) {
+      launch(shift, shift + kDigitBits == format_.bits);
+      VOLPIPE_CHECK_CUDA(cudaGetLastError());
+    }
   }
 
-  /// Disjoint ascending ranges that hold the percentiles in all likelihood: five standard deviations of the sample's.
+  template <class RanksOf>
+  void search_keys(const Key* keys, const Count* count, std::int64_t capacity, RankSearch<Key>* search,
+                   const RanksOf& ranks_of) {
+    const auto blocks = unsigned(
+        std::min(divide_up(capacity, kThreads * 8), resident_blocks(context_, key_digits_kernel<Key, RanksOf>)));
+    narrow([&](int shift, bool first) {
+      key_digits_kernel<Key, RanksOf><<<blocks, kThreads, 0, stream_of(context_)>>>(
+          keys, count, capacity, search, &state_->digits, ranks_of, ranks(), shift, first);
+    });
+  }
+
+  std::int64_t select_by_passes(std::map<std::int64_t, std::uint64_t>& key_of_rank) {
+    auto* search = &state_->outcome.search;
+    VOLPIPE_CHECK_CUDA(cudaMemsetAsync(search, 0, sizeof *search, stream_of(context_)));
+    const auto kernel = value_digits_kernel<T, kMachine, PercentileRanks>;
+    const auto blocks = unsigned(std::min(resident_blocks(context_, kernel), tiles()));
+    narrow([&](int shift, bool first) {
+      kernel<<<blocks, kThreads, 0, stream_of(context_)>>>(values_, encode_, search, &state_->digits, percentiles_,
+                                                           ranks(), shift, first);
+    });
+    RankSearch<Key> found;
+    copy_to_host(context_, &found, search, sizeof found);
+    if (found.total > 0)
+      for (int i = 0; i < ranks(); ++i) key_of_rank[percentiles_(found.total, i)] = found.prefix[i];
+    return found.total;
+  }
+
+  /// Disjoint ascending ranges that hold the percentiles in all likelihood.
   std::vector<KeyRange> sample_ranges() {
-    Buffer keys = context_.allocate(kSamples * sizeof(Key)), counter = context_.allocate(sizeof(Count));
-    auto* sampled = static_cast<Key*>(keys.data());
-    auto* count = static_cast<Count*>(counter.data());
-    VOLPIPE_CHECK_CUDA(cudaMemsetAsync(count, 0, sizeof(Count), stream_of(context_)));
+    Buffer memory = context_.allocate(kSamples * sizeof(Key));
+    auto* keys = static_cast<Key*>(memory.data());
     sample_kernel<T, kMachine>
-        <<<unsigned(kSamples / kThreads), kThreads, 0, stream_of(context_)>>>(values_, encode_, sampled, count);
+        <<<unsigned(kSamples / kThreads), kThreads, 0, stream_of(context_)>>>(values_, encode_, keys, &state_->samples);
     VOLPIPE_CHECK_CUDA(cudaGetLastError());
+    SampleRanks ends;
+    std::copy(percents_.begin(), percents_.end(), ends.percents);
+    search_keys(keys, &state_->samples, kSamples, &state_->sampled, ends);
+    RankSearch<Key> found;
+    copy_to_host(context_, &found, &state_->sampled, sizeof found);
+    if (found.total == 0) return {{kOpenLow, kOpenHigh}};
 
-    struct RankRange {
-      std::int64_t low, high;
-    };
-    std::vector<RankRange> wanted;
-    std::vector<std::int64_t> ranks;
-    std::int64_t n = 0;
-    const auto inside = [&](std::int64_t rank) { return rank >= 0 && rank < n; };
-    const auto ranks_of = [&](std::int64_t found) {
-      n = found;
-      for (const double percent : percents_) {
-        const double share = percent / 100, centre = share * double(n - 1);
-        const double margin = 5 * std::sqrt(double(n) * share * (1 - share)) + 5;
-        const RankRange range{std::int64_t(std::floor(centre - margin)), std::int64_t(std::ceil(centre + margin))};
-        wanted.push_back(range);
-        if (inside(range.low)) ranks.push_back(range.low);
-        if (inside(range.high)) ranks.push_back(range.high);
-      }
-      std::sort(ranks.begin(), ranks.end());
-      ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-      return ranks;
-    };
-    const auto found = select_keys(context_, sampled, count, kSamples, format_.bits, ranks_of);
-    const auto key_at = [&](std::int64_t rank) {
-      return Key(found[std::size_t(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin())]);
-    };
-    if (n == 0) return {{kOpenLow, kOpenHigh}};
+    std::vector<KeyRange> wanted;
+    for (int i = 0; i < ranks(); i += 2)
+      wanted.push_back({found.rank[i] == kNoRank ? kOpenLow : found.prefix[i],
+                        found.rank[i + 1] == kNoRank ? kOpenHigh : found.prefix[i + 1]});
+    return disjoint(std::move(wanted));
+  }
 
-    std::sort(wanted.begin(), wanted.end(), [](const RankRange& a, const RankRange& b) { return a.low < b.low; });
+  static std::vector<KeyRange> disjoint(std::vector<KeyRange> wanted) {
+    std::sort(wanted.begin(), wanted.end(), [](const KeyRange& a, const KeyRange& b) { return a.low < b.low; });
     std::vector<KeyRange> ranges;
-    for (const RankRange& range : wanted) {
-      KeyRange keys_of{inside(range.low) ? key_at(range.low) : kOpenLow,
-                       inside(range.high) ? key_at(range.high) : kOpenHigh};
-      if (!ranges.empty() && keys_of.low <= ranges.back().high) {
-        if (keys_of.high <= ranges.back().high) continue;
-        keys_of.low = ranges.back().high + 1;
+    for (KeyRange range : wanted) {
+      if (!ranges.empty() && range.low <= ranges.back().high) {
+        if (range.high <= ranges.back().high) continue;
+        range.low = ranges.back().high + 1;
       }
-      ranges.push_back(keys_of);
+      ranges.push_back(range);
     }
     return ranges;
   }
 
-  T value_of(Key key) const {
-    if (key == kOpenLow) return -std::numeric_limits<T>::infinity();
+  /// Of the keys of an integer format, 0 is one like any other.
+  T low_value(Key key) const {
+    return format_.floating && key == kOpenLow ? -std::numeric_limits<T>::infinity() : T(decode_key(format_, key));
+  }
+  T high_value(Key key) const {
     return key == kOpenHigh ? std::numeric_limits<T>::infinity() : T(decode_key(format_, key));
   }
 
-  BracketCounts count_brackets(const std::vector<KeyRange>& ranges, Key* candidates, std::int64_t capacity,
-                               BracketCounts* total) {
-    Brackets<T> brackets;
-    for (std::size_t b = 0; b < kMaxBrackets; ++b) {
-      brackets.low[b] = b < ranges.size() ? value_of(ranges[b].low) : T(0);
-      brackets.high[b] = b < ranges.size() ? value_of(ranges[b].high) : T(0);
+  void count_brackets(const std::vector<KeyRange>& ranges, Key* candidates, std::int64_t capacity) {
+    Brackets<T> brackets{};
+    for (std::size_t b = 0; b < ranges.size(); ++b) {
+      brackets.low[b] = low_value(ranges[b].low);
+      brackets.high[b] = high_value(ranges[b].high);
     }
-    VOLPIPE_CHECK_CUDA(cudaMemsetAsync(total, 0, sizeof(BracketCounts), stream_of(context_)));
     const auto launch = [&](auto kernel) {
       const auto blocks = unsigned(std::min(resident_blocks(context_, kernel), tiles()));
-      kernel<<<blocks, kThreads, 0, stream_of(context_)>>>(values_, encode_, brackets, candidates, capacity, total);
+      kernel<<<blocks, kThreads, 0, stream_of(context_)>>>(values_, encode_, brackets, candidates, capacity,
+                                                           &state_->outcome.brackets);
       VOLPIPE_CHECK_CUDA(cudaGetLastError());
     };
     if (ranges.size() <= 2) launch(bracket_kernel<T, kMachine, 2>);
-    else launch(bracket_kernel<T, kMachine, kMaxBrackets>);
-    BracketCounts counts;
-    copy_to_host(context_, &counts, total, sizeof counts);
-    return counts;
+    else launch(bracket_kernel<T, kMachine, kMaxPercents>);
   }
 
-  /// False where a range missed its percentile or the candidates are too many.
-  bool select_in_brackets(OrderStatistics& found) {
+  /// Empty where a range missed its percentile or the candidates are too many.
+  std::optional<std::int64_t> select_in_brackets(std::map<std::int64_t, std::uint64_t>& key_of_rank) {
     const std::vector<KeyRange> ranges = sample_ranges();
-    const std::int64_t capacity = values_.kernel.count / 8;
-    Buffer candidates = context_.allocate(std::size_t(capacity) * sizeof(Key)),
-           totals = context_.allocate(sizeof(BracketCounts));
-    auto* keys = static_cast<Key*>(candidates.data());
-    auto* total = static_cast<BracketCounts*>(totals.data());
-    const BracketCounts counts = count_brackets(ranges, keys, capacity, total);
-    found.count = std::int64_t(counts.kept);
-    if (found.count == 0) return true;
-    if (std::int64_t(counts.stored) > capacity) return false;
+    const std::int64_t capacity = values_.kernel.count / kCandidateShare;
+    Buffer memory = context_.allocate(std::size_t(capacity) * sizeof(Key));
+    auto* candidates = static_cast<Key*>(memory.data());
+    count_brackets(ranges, candidates, capacity);
 
-    constexpr std::int64_t kNotStored = -1;
-    struct Place {
-      std::size_t range;
-      std::int64_t stored_rank;
-    };
-    std::vector<Place> places;
-    std::vector<std::int64_t> stored_ranks;
-    for (const std::int64_t rank : percentile_ranks(found.count, percents_)) {
-      std::int64_t stored_before = 0;
-      std::size_t r = 0;
-      for (; r < ranges.size() && rank >= std::int64_t(counts.up_to_high[r]); ++r)
-        if (ranges[r].low != ranges[r].high) stored_before += std::int64_t(counts.up_to_high[r] - counts.below[r]);
-      if (r == ranges.size() || rank < std::int64_t(counts.below[r])) return false;
-      const bool stored = ranges[r].low != ranges[r].high;
-      places.push_back({r, stored ? stored_before + rank - std::int64_t(counts.below[r]) : kNotStored});
-      if (stored) stored_ranks.push_back(places.back().stored_rank);
+    BracketPlaces places{percentiles_, int(ranges.size()), {}};
+    for (std::size_t b = 0; b < ranges.size(); ++b) places.stored[b] = ranges[b].low != ranges[b].high;
+    const BracketCounts* counts = &state_->outcome.brackets;
+    search_keys(candidates, &counts->stored, capacity, &state_->outcome.search, StoredRanks{places, counts});
+    Outcome outcome;
+    copy_to_host(context_, &outcome, &state_->outcome, sizeof outcome);
+
+    const auto kept = std::int64_t(outcome.brackets.kept);
+    if (kept == 0) return kept;
+    if (std::int64_t(outcome.brackets.stored) > capacity) return std::nullopt;
+    for (int i = 0; i < ranks(); ++i) {
+      const auto place = places(outcome.brackets, i);
+      if (place.bracket == places.brackets) return std::nullopt;
+      key_of_rank[percentiles_(kept, i)] =
+          place.stored_rank == kNoRank ? ranges[std::size_t(place.bracket)].low : outcome.search.prefix[i];
     }
-    std::vector<std::uint64_t> stored_keys;
-    if (!stored_ranks.empty())
-      stored_keys = select_keys(context_, keys, &total->stored, std::int64_t(counts.stored), format_.bits,
-                                [&](std::int64_t) { return stored_ranks; });
-    auto next = stored_keys.begin();
-    for (const Place& place : places)
-      found.keys.push_back(place.stored_rank == kNotStored ? std::uint64_t(ranges[place.range].low) : *next++);
-    return true;
+    return kept;
   }
 
   std::int64_t tiles() const { return divide_up(values_.kernel.count, StatisticsTile<T, kMachine>::kSize); }
@@ -652,6 +834,9 @@ class OrderSelection {
   KeyFormat format_;
   KeyEncoder<T> encode_;
   std::span<const double> percents_;
+  PercentileRanks percentiles_{};
+  Buffer memory_;
+  State* state_;
 };
 
 template <class Values>
@@ -667,15 +852,16 @@ Moments moments(DeviceContext& context, const SampledValues& values) {
   return visit_values(values, [&](const auto& kernel_values, auto machine) {
     using T = typename ValueType<std::decay_t<decltype(kernel_values)>>::type;
     const std::int64_t chunks = divide_up(values.count, kChunkVoxels);
-    Buffer buffer = context.allocate(std::size_t(chunks) * sizeof(Moments));
-    auto* results = static_cast<Moments*>(buffer.data());
+    const MomentsTreeSize size(chunks);
+    const std::size_t done_bytes = std::size_t(size.groups) * sizeof(unsigned);
+    Buffer results = context.allocate(std::size_t(size.moments) * sizeof(Moments)), done = context.allocate(done_bytes);
+    const MomentsTree tree{static_cast<Moments*>(results.data()), static_cast<unsigned*>(done.data()), chunks};
     const cudaStream_t stream = stream_of(context);
-    moments_kernel<T, decltype(machine)::value><<<unsigned(chunks), kThreads, 0, stream>>>(kernel_values, results);
-    VOLPIPE_CHECK_CUDA(cudaGetLastError());
-    merge_kernel<<<1, kMergeThreads, 0, stream>>>(results, chunks);
+    VOLPIPE_CHECK_CUDA(cudaMemsetAsync(tree.blocks_done, 0, done_bytes, stream));
+    moments_kernel<T, decltype(machine)::value><<<unsigned(chunks), kThreads, 0, stream>>>(kernel_values, tree);
     VOLPIPE_CHECK_CUDA(cudaGetLastError());
     Moments total;
-    copy_to_host(context, &total, results, sizeof total);
+    copy_to_host(context, &total, tree.level + size.moments - 1, sizeof total);
     return total;
   });
 }
@@ -686,13 +872,11 @@ OrderStatistics order_statistics(DeviceContext& context, const SampledValues& va
     using T = typename ValueType<std::decay_t<decltype(kernel_values)>>::type;
     OrderStatistics result;
     std::map<std::int64_t, std::uint64_t> key_of_rank;
-    for (std::size_t first = 0; first < percents.size(); first += kMaxBrackets) {
-      const auto group = percents.subspan(first, std::min<std::size_t>(kMaxBrackets, percents.size() - first));
-      const auto found = OrderSelection<T, decltype(machine)::value>(context, kernel_values, format, group).run();
-      if (found.count == 0) return found;
-      result.count = found.count;
-      const auto ranks = percentile_ranks(found.count, group);
-      for (std::size_t i = 0; i < ranks.size(); ++i) key_of_rank[ranks[i]] = found.keys[i];
+    for (std::size_t first = 0; first < percents.size(); first += kMaxPercents) {
+      const auto group = percents.subspan(first, std::min<std::size_t>(kMaxPercents, percents.size() - first));
+      result.count =
+          OrderSelection<T, decltype(machine)::value>(context, kernel_values, format, group).run(key_of_rank);
+      if (result.count == 0) return result;
     }
     for (const auto& [rank, key] : key_of_rank) result.keys.push_back(key);
     return result;
@@ -711,7 +895,7 @@ std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues&
     const std::int64_t tiles = divide_up(values.count, StatisticsTile<T, kMachine>::kSize);
     const std::int64_t blocks = std::min(resident_blocks(context, histogram_kernel<T, kMachine>), tiles);
     histogram_kernel<T, kMachine><<<unsigned(blocks), kThreads, 0, stream>>>(
-        kernel_values, low, high, bins / (high - low), bins, static_cast<Count*>(total.data()));
+        kernel_values, low, high, HistogramBins(low, high, bins), static_cast<Count*>(total.data()));
     VOLPIPE_CHECK_CUDA(cudaGetLastError());
     std::vector<std::int64_t> counts(static_cast<std::size_t>(bins));
     copy_to_host(context, counts.data(), total.data(), bytes);

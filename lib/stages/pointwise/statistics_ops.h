@@ -129,6 +129,41 @@ std::vector<std::uint64_t> radix_select(int key_bits, int digit_bits, RanksOf&& 
   return keys;
 }
 
+/// Equal bins over [low, high], half open but the last.
+struct HistogramBins {
+  double low, scale;
+  int last;
+
+  HistogramBins(double from, double to, int bins) : low(from), scale(bins / (to - from)), last(bins - 1) {}
+  /// Of a value from low to high.
+  VOLPIPE_HD int operator()(double value) const {
+    const int bin = int((value - low) * scale);
+    return bin < last ? bin : last;
+  }
+};
+
+/// Where a percentile lies among n > 0 sorted values, with numpy's arithmetic.
+struct PercentilePlace {
+  std::int64_t below, above;
+  double weight;  ///< of `above`
+
+  VOLPIPE_HD PercentilePlace(std::int64_t n, double percent) {
+    const double place = double(n - 1) * (percent / 100);
+    const auto whole = std::int64_t(std::floor(place));
+    below = whole < 0 ? 0 : whole < n - 1 ? whole : n - 1;
+    above = below + 1 < n - 1 ? below + 1 : n - 1;
+    weight = place - double(below);
+  }
+  double interpolate(double low, double high) const {
+    const double difference = high - low;
+    return weight >= 0.5 ? high - difference * (1 - weight) : low + difference * weight;
+  }
+};
+
+/// Order statistics on CUDA: samples taken first, from as many values as make it worth while, and the share of the
+/// values that may turn out candidates.
+inline constexpr std::int64_t kSamples = 262144, kLeastForSampling = 1 << 20, kCandidateShare = 8;
+
 /// Both order statistics of each percentile among n values, ascending and without repeats.
 std::vector<std::int64_t> percentile_ranks(std::int64_t n, std::span<const double> percents);
 

@@ -69,6 +69,7 @@ class Copier {
     const Index3& n = work.source_size;
     const Index3 stride{1, n[0], n[0] * n[1]};
     for (std::size_t axis = 0; axis < 3; ++axis) stride_[axis] = stride[std::size_t(work.source_axis[axis])];
+    fills_columns_ = std::any_of(work.index[0].begin(), work.index[0].end(), [](std::int32_t i) { return i < 0; });
     source_voxels_ = n[0] * n[1] * n[2];
     target_voxels_ = work.target_size[0] * work.target_size[1] * work.target_size[2];
   }
@@ -108,11 +109,13 @@ class Copier {
                      });
   }
 
-  void gather_row(const T* source, T* target) const {
-    for (std::size_t x = 0; x < work_.index[0].size(); ++x) {
-      const std::int32_t i = work_.index[0][x];
-      target[x] = i < 0 ? fill_ : source[i];
-    }
+  void gather_row(const T* source, T* __restrict target) const {
+    const std::int32_t* __restrict index = work_.index[0].data();
+    const std::int64_t columns = work_.target_size[0];
+    if (fills_columns_)
+      for (std::int64_t x = 0; x < columns; ++x) target[x] = index[x] < 0 ? fill_ : source[index[x]];
+    else
+      for (std::int64_t x = 0; x < columns; ++x) target[x] = source[index[x]];
   }
 
   /// Tiles of the plane spanned by the target's x and the target axis that runs along the source's x. A tile turns in a
@@ -175,6 +178,7 @@ class Copier {
   const T* input_;
   T* output_;
   T fill_{};
+  bool fills_columns_ = false;
   Index3 stride_{};
   std::int64_t source_voxels_ = 0, target_voxels_ = 0;
 };

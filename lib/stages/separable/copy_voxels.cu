@@ -86,7 +86,7 @@ __device__ __forceinline__ Pack<T, V> load_piece(const T* row, int2 piece, const
 
 /// Loads that a thread has on their way at once.
 template <class T, int V>
-constexpr int kRowsPerThread = V * sizeof(T) >= 16 ? 4 : 8;
+constexpr int kRowsPerThread = V * sizeof(T) >= 16 ? 2 : 8;
 
 /// The first axis is x on both sides. Each thread: V voxels along x of some rows.
 template <class T, int V>

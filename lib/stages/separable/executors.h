@@ -46,7 +46,8 @@ struct LinearWork {
   double fill = 0;
 };
 
-// Sums start at the fill's share and add the taps by ascending index with fused multiply-adds, on both devices.
+// Sums start at the fill's share and add the taps by ascending index with fused multiply-adds, on both devices. Where x
+// and y are correlations (correlation.h), CUDA takes the extension beyond the ends voxel by voxel instead.
 namespace cpu {
 void copy_voxels(DeviceContext& context, const CopyWork& work, const void* input, void* output);
 void filter_slices(DeviceContext& context, const SliceWork& work, const void* input, void* output);

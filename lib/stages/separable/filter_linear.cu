@@ -9,7 +9,7 @@ namespace volpipe::cuda {
 namespace {
 
 constexpr int kBlockX = 32, kBlockY = 8;
-constexpr int kRows = 2;             // target rows of one thread, kBlockY apart
+constexpr int kBlocks = 5;           // of a multiprocessor
 constexpr int kAhead = 2;            // source planes on their way
 constexpr std::int64_t kDepth = 24;  // most target planes of one thread
 constexpr std::int64_t kBlocksPerMultiprocessor = 16;
@@ -68,32 +68,25 @@ struct PlaneSampler {
   }
 };
 
-/// Each thread: kRows columns of target voxels along z; every source plane they need is sampled once, kAhead of them on
-/// their way.
+/// Each thread: a column of target voxels along z; every source plane it needs is sampled once, kAhead of them on their
+/// way.
 template <class T>
-__global__ void __launch_bounds__(kBlockX* kBlockY) sample_columns(LinearAxes axes, const T* input, float* output) {
+__global__ void __launch_bounds__(kBlockX* kBlockY, kBlocks)
+    sample_columns(LinearAxes axes, const T* input, float* output) {
   const int x = int(blockIdx.x % axes.blocks_x) * kBlockX + int(threadIdx.x);
   const unsigned rest = blockIdx.x / axes.blocks_x;
-  const int y = int(rest % axes.blocks_y) * (kBlockY * kRows) + int(threadIdx.y);
+  const int y = int(rest % axes.blocks_y) * kBlockY + int(threadIdx.y);
   const Chunk chunk = axes.chunks[rest / axes.blocks_y % axes.chunk_count];
   const std::int64_t component = rest / axes.blocks_y / axes.chunk_count;
   if (x >= axes.size_x || y >= axes.size_y) return;
 
-  const Pair pair_x = axes.x[x];
-  PlaneSampler<T> samplers[kRows];
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    samplers[r].y = axes.y[min(y + r * kBlockY, axes.size_y - 1)];
-    samplers[r].row0 = input + component * axes.source_voxels + samplers[r].y.index * axes.source_row + pair_x.index;
-    samplers[r].row1 = samplers[r].row0 + axes.source_row;
-  }
-  const auto load = [&](int step, T(&raw)[kRows][4]) {
-    const std::int64_t plane = axes.steps[step].plane * axes.source_plane;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) samplers[r].load(pair_x, plane, raw[r]);
+  const Pair pair_x = axes.x[x], pair_y = axes.y[y];
+  const T* row = input + component * axes.source_voxels + pair_y.index * axes.source_row + pair_x.index;
+  const PlaneSampler<T> sampler{row, row + axes.source_row, pair_y};
+  const auto load = [&](int step, T(&raw)[4]) {
+    sampler.load(pair_x, axes.steps[step].plane * axes.source_plane, raw);
   };
-
-  T raw[kAhead][kRows][4];
+  T raw[kAhead][4];
 #pragma unroll
   for (int a = 0; a < kAhead; ++a)
     if (chunk.begin + a < chunk.end) load(chunk.begin + a, raw[a]);
@@ -101,27 +94,21 @@ __global__ void __launch_bounds__(kBlockX* kBlockY) sample_columns(LinearAxes ax
   const std::int64_t target_plane = std::int64_t(axes.size_x) * axes.size_y;
   float* target = output + (component * axes.size_z + chunk.target) * target_plane + std::int64_t(y) * axes.size_x + x;
   const Write* next = axes.writes + chunk.target;
-  float previous[kRows] = {};
+  float previous = 0;
   for (int step = chunk.begin; step < chunk.end; step += kAhead) {
 #pragma unroll
     for (int a = 0; a < kAhead; ++a) {
       if (step + a >= chunk.end) break;
-      float current[kRows];
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) current[r] = samplers[r].sum(pair_x, raw[a][r]);
+      const float current = sampler.sum(pair_x, raw[a]);
       if (step + a + kAhead < chunk.end) load(step + a + kAhead, raw[a]);
       for (int writes = axes.steps[step + a].writes; writes > 0; --writes, ++next, target += target_plane) {
         const Write write = *next;
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          float sum = write.fill;
-          if (write.previous != 0) sum = fmaf(write.previous, previous[r], sum);
-          if (write.current != 0) sum = fmaf(write.current, current[r], sum);
-          if (y + r * kBlockY < axes.size_y) target[r * kBlockY * axes.size_x] = sum;
-        }
+        float sum = write.fill;
+        if (write.previous != 0) sum = fmaf(write.previous, previous, sum);
+        if (write.current != 0) sum = fmaf(write.current, current, sum);
+        *target = sum;
       }
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) previous[r] = current[r];
+      previous = current;
     }
   }
 }
@@ -136,8 +123,8 @@ std::vector<Pair> pairs_of(const AxisMatrix& matrix, double fill) {
   const int taps = matrix.taps();
   for (std::int64_t j = 0; j < matrix.output_size(); ++j) {
     const double* weights = matrix.weights().data() + j * taps;
-    pairs.push_back({std::int32_t(matrix.start()[std::size_t(j)]), float(weights[0]), taps == 2 ? float(weights[1]) : 0.f,
-                     fill_share(matrix, j, fill)});
+    pairs.push_back({std::int32_t(matrix.start()[std::size_t(j)]), float(weights[0]),
+                     taps == 2 ? float(weights[1]) : 0.f, fill_share(matrix, j, fill)});
   }
   return pairs;
 }
@@ -180,7 +167,8 @@ class Schedule {
     const auto held = [&](std::int32_t plane) { return plane == previous_ || plane == current_; };
     if (pair.weight0 != 0 && pair.weight1 != 0) {
       if (!held(first) || !held(second)) sample_both(k, first, second);
-    } else if (const std::int32_t only = pair.weight1 != 0 ? second : first; current_ < 0 || (needs(k, only) && !held(only))) {
+    } else if (const std::int32_t only = pair.weight1 != 0 ? second : first;
+               current_ < 0 || (needs(k, only) && !held(only))) {
       sample(only);
     }
     Write write{0, 0, pair.fill, 0};
@@ -208,7 +196,7 @@ class Schedule {
 void filter_linear(DeviceContext& context, const LinearWork& work, const void* input, void* output) {
   const AxisMatrix &x = *work.matrices[0], &y = *work.matrices[1], &z = *work.matrices[2];
   const std::int64_t blocks_in_plane =
-      divide_up(x.output_size(), kBlockX) * divide_up(y.output_size(), kBlockY * kRows) * work.components;
+      divide_up(x.output_size(), kBlockX) * divide_up(y.output_size(), kBlockY) * work.components;
   const std::int64_t wanted = divide_up(kBlocksPerMultiprocessor * multiprocessor_count(context), blocks_in_plane);
   const Schedule schedule(z, work.fill, std::clamp<std::int64_t>(z.output_size() / wanted, 1, kDepth));
 
@@ -227,7 +215,7 @@ void filter_linear(DeviceContext& context, const LinearWork& work, const void* i
   axes.size_y = std::int32_t(y.output_size());
   axes.size_z = std::int32_t(z.output_size());
   axes.blocks_x = unsigned(divide_up(axes.size_x, kBlockX));
-  axes.blocks_y = unsigned(divide_up(axes.size_y, kBlockY * kRows));
+  axes.blocks_y = unsigned(divide_up(axes.size_y, kBlockY));
   axes.chunk_count = unsigned(schedule.chunks.size());
   axes.source_row = work.size[0];
   axes.source_plane = work.size[0] * work.size[1];

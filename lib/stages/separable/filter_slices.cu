@@ -4,9 +4,10 @@
 #include <cstring>
 #include <map>
 #include <optional>
-#include <type_traits>
 
 #include "device/cuda_context.h"
+#include "stages/separable/any_voxels.h"
+#include "stages/separable/correlate_planes.h"
 #include "stages/separable/executors.h"
 #include "stages/separable/packed_tables.h"
 
@@ -22,7 +23,6 @@ constexpr int kChunk = 64;    // source rows taken through x at a time
 constexpr int kMidStride = kColumns + 4;
 constexpr int kMostGroups = 32;    // of a tile along y
 constexpr int kMostShifted = 132;  // taps of the weights that travel as a kernel parameter
-constexpr int kBuffers = 2;        // chunks on their way or in use
 constexpr std::size_t kMultiprocessorShared = 228 * 1024, kLargest = 220 * 1024;
 constexpr unsigned kMaxGridY = 65535;
 
@@ -173,22 +173,25 @@ __device__ __forceinline__ void filter_rows(const AxisTable& axis, int tile, con
   }
 }
 
-template <class T>
-__device__ __forceinline__ void load_window_converted(const T* source, const AxisTable& y, const Tile& tile,
-                                                      std::int64_t columns, int width, float* buffer) {
+__device__ __forceinline__ void load_window_converted(const AnyVoxels& input, std::int64_t first, const AxisTable& y,
+                                                      const Tile& tile, std::int64_t columns, int width,
+                                                      float* buffer) {
   constexpr int kUnroll = 8, kStep = kThreads / kColumns;
   const int column = threadIdx.x % kColumns;
   for (int row = threadIdx.x / kColumns; row < tile.length; row += kUnroll * kStep) {
-    T loaded[kUnroll];
+    float loaded[kUnroll];
+    input.visit([&](const auto* voxels) {
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int k = row + u * kStep;
-      loaded[u] =
-          k < tile.length && column < width ? source[wrapped(tile.begin + k, y.source_size) * columns + column] : T(0);
-    }
+      for (int u = 0; u < kUnroll; ++u) {
+        const int k = row + u * kStep;
+        loaded[u] = k < tile.length && column < width
+                        ? float(voxels[first + wrapped(tile.begin + k, y.source_size) * columns + column])
+                        : 0.f;
+      }
+    });
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u)
-      if (const int k = row + u * kStep; k < tile.length) buffer[k * kColumns + column] = float(loaded[u]);
+      if (const int k = row + u * kStep; k < tile.length) buffer[k * kColumns + column] = loaded[u];
   }
 }
 
@@ -205,10 +208,9 @@ __device__ __forceinline__ void load_window_async(const float* source, const Axi
 }
 
 /// Rows y of [slices][rows][columns]; each block a window of rows of 64 columns.
-template <class T>
 __global__ void __launch_bounds__(kThreads)
     filter_y(const __grid_constant__ AxisTable y, unsigned tiles_y, std::int64_t columns, std::int64_t slices,
-             const T* input, float* output) {
+             AnyVoxels input, float* output) {
   extern __shared__ float4 shared[];
   float* buffer = reinterpret_cast<float*>(shared);
   const int tile_index = int(blockIdx.x % tiles_y);
@@ -216,15 +218,10 @@ __global__ void __launch_bounds__(kThreads)
   const int width = int(min(std::int64_t(kColumns), columns - column));
   const Tile tile = y.tiles[tile_index];
   for (std::int64_t slice = blockIdx.y; slice < slices; slice += gridDim.y) {
-    const T* source = input + slice * y.source_size * columns + column;
-    bool loaded = false;
-    if constexpr (std::is_same_v<T, float>) {
-      if (columns % 4 == 0) {
-        load_window_async(source, y, tile, columns, width, buffer);
-        loaded = true;
-      }
-    }
-    if (!loaded) load_window_converted(source, y, tile, columns, width, buffer);
+    const std::int64_t first = slice * y.source_size * columns + column;
+    if (input.type == DataType::float32 && columns % 4 == 0)
+      load_window_async(static_cast<const float*>(input.data) + first, y, tile, columns, width, buffer);
+    else load_window_converted(input, first, y, tile, columns, width, buffer);
     __syncthreads();
     filter_rows(y, tile_index, y.groups + tile_index * y.groups_per_tile, buffer, kColumns, columns, column,
                 output + slice * y.target_size * columns);
@@ -232,39 +229,42 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Source rows [first, first + kChunk) of the tile's window, its columns, to chunk[row * stride + column]; float voxels
-/// arrive when the pipeline stage does.
-template <class T>
-__device__ __forceinline__ void load_chunk(const T* source, const AxisTable& x, const AxisTable& y, const Tile& tile_x,
-                                           const Tile& tile_y, int first, float* chunk, int stride) {
+/// Source rows [first, first + kChunk) of the tile's window, its columns, to chunk[row * stride + column].
+__device__ __forceinline__ void load_chunk(const AnyVoxels& input, std::int64_t slice_begin, const AxisTable& x,
+                                           const AxisTable& y, const Tile& tile_x, const Tile& tile_y, int first,
+                                           float* chunk, int stride) {
   constexpr int kRows = kChunk / kWarps;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int used = (min(kChunk, tile_y.length - first) - warp + kWarps - 1) / kWarps;
-  const T* rows[kRows];
+  std::int64_t rows[kRows];
 #pragma unroll
   for (int q = 0; q < kRows; ++q) {
     std::int32_t row = tile_y.begin + first + warp + q * kWarps;
     if (row >= y.source_size) row = q < used ? wrapped(row, y.source_size) : 0;
-    rows[q] = source + std::int64_t(row) * x.source_size;
+    rows[q] = slice_begin + std::int64_t(row) * x.source_size;
   }
   for (int c = lane; c < tile_x.length; c += 32) {
     const std::int32_t column = wrapped(tile_x.begin + c, x.source_size);
     float* target = chunk + warp * stride + c;
-    if constexpr (std::is_same_v<T, float>) {
+    if (input.type == DataType::float32) {
+      const float* source = static_cast<const float*>(input.data) + column;
 #pragma unroll
       for (int q = 0; q < kRows; ++q)
-        if (q < used) __pipeline_memcpy_async(target + q * kWarps * stride, rows[q] + column, 4);
+        if (q < used) __pipeline_memcpy_async(target + q * kWarps * stride, source + rows[q], 4);
     } else {
-      T loaded[kRows];
+      float loaded[kRows];
+      input.visit([&](const auto* voxels) {
+#pragma unroll
+        for (int q = 0; q < kRows; ++q)
+          if (q < used) loaded[q] = float(voxels[rows[q] + column]);
+      });
 #pragma unroll
       for (int q = 0; q < kRows; ++q)
-        if (q < used) loaded[q] = rows[q][column];
-#pragma unroll
-      for (int q = 0; q < kRows; ++q)
-        if (q < used) target[q * kWarps * stride] = float(loaded[q]);
+        if (q < used) target[q * kWarps * stride] = loaded[q];
     }
   }
   __pipeline_commit();
+  __pipeline_wait_prior(0);
 }
 
 /// Lanes run along the rows, so that a warp shares its weights; C rows a lane.
@@ -292,16 +292,14 @@ __device__ __forceinline__ void filter_chunk(const AxisTable& x, int tile, const
   }
 }
 
-/// x then y of one slice: a window of rows goes through x chunk by chunk into shared memory, then through y. With two
-/// chunk buffers the next chunk is on its way while one is summed.
-template <class T>
-__global__ void __launch_bounds__(kThreads, std::is_same_v<T, float> ? 4 : 3)
+/// x then y of one slice: a window of rows goes through x chunk by chunk into shared memory, then through y.
+__global__ void __launch_bounds__(kThreads, 4)
     filter_xy(const __grid_constant__ AxisTable x, const __grid_constant__ AxisTable y, unsigned tiles_x,
-              int chunk_stride, int mid_rows, int buffers, std::int64_t slices, const T* input, float* output) {
+              int chunk_stride, int mid_rows, std::int64_t slices, AnyVoxels input, float* output) {
   extern __shared__ float4 shared[];
   __shared__ Group groups_x[kWarps], groups_y[kMostGroups];
   float* mid = reinterpret_cast<float*>(shared);
-  float* chunks = mid + mid_rows * kMidStride;
+  float* chunk = mid + mid_rows * kMidStride;
   const int tile_x = int(blockIdx.x % tiles_x), tile_y = int(blockIdx.x / tiles_x), warp = threadIdx.x / 32;
   const Tile window_x = x.tiles[tile_x], window_y = y.tiles[tile_y];
   if (const int g = threadIdx.x, index = tile_x * kWarps + g; g < kWarps && index * kGroup < x.target_size)
@@ -309,27 +307,17 @@ __global__ void __launch_bounds__(kThreads, std::is_same_v<T, float> ? 4 : 3)
   if (const int g = threadIdx.x, index = tile_y * y.groups_per_tile + g;
       g < y.groups_per_tile && index * kGroup < y.target_size)
     groups_y[g] = y.groups[index];
-  const auto buffer_of = [&](int row) { return chunks + row / kChunk % buffers * (kChunk * chunk_stride); };
 
   for (std::int64_t slice = blockIdx.y; slice < slices; slice += gridDim.y) {
-    const T* source = input + slice * y.source_size * x.source_size;
-    const auto load = [&](int row) { load_chunk(source, x, y, window_x, window_y, row, buffer_of(row), chunk_stride); };
-    load(0);
+    const std::int64_t slice_begin = slice * y.source_size * x.source_size;
     for (int row = 0; row < window_y.length; row += kChunk) {
-      const bool more = row + kChunk < window_y.length;
-      if (more && buffers == 2) {
-        load(row + kChunk);
-        __pipeline_wait_prior(1);
-      } else {
-        __pipeline_wait_prior(0);
-      }
+      load_chunk(input, slice_begin, x, y, window_x, window_y, row, chunk, chunk_stride);
       __syncthreads();
       const int rows = window_y.length - row;
       float* target = mid + row * kMidStride;
-      if (rows > 32) filter_chunk<2>(x, tile_x, groups_x[warp], buffer_of(row), chunk_stride, rows, target);
-      else filter_chunk<1>(x, tile_x, groups_x[warp], buffer_of(row), chunk_stride, rows, target);
+      if (rows > 32) filter_chunk<2>(x, tile_x, groups_x[warp], chunk, chunk_stride, rows, target);
+      else filter_chunk<1>(x, tile_x, groups_x[warp], chunk, chunk_stride, rows, target);
       __syncthreads();
-      if (more && buffers == 1) load(row + kChunk);
     }
     filter_rows(y, tile_y, groups_y, mid, kMidStride, x.target_size, std::int64_t(tile_x) * kColumns,
                 output + slice * y.target_size * x.target_size);
@@ -347,23 +335,25 @@ struct AnyAxis {
   std::int64_t inner;
 };
 
-template <class T, class A>
+template <class A>
 struct FilterAnyAxis {
   AnyAxis<A> axis;
-  const T* input;
+  AnyVoxels input;
   A* output;
 
   __device__ void operator()(std::int64_t voxel) const {
     const std::int64_t i = voxel % axis.inner, line = voxel / axis.inner;
     const std::int64_t j = line % axis.target_size, outer = line / axis.target_size;
-    const T* source = input + outer * axis.source_size * axis.inner + i;
+    const std::int64_t source = outer * axis.source_size * axis.inner + i;
     const A* weights = axis.weights + j * axis.taps;
     A sum = axis.fills[j];
-    std::int32_t index = axis.start[j];
-    for (int t = 0; t < axis.taps; ++t, ++index) {
-      if (index >= axis.source_size) index -= axis.source_size;
-      if (weights[t] != 0) sum = fma(weights[t], A(source[index * axis.inner]), sum);
-    }
+    input.visit([&](const auto* voxels) {
+      std::int32_t index = axis.start[j];
+      for (int t = 0; t < axis.taps; ++t, ++index) {
+        if (index >= axis.source_size) index -= axis.source_size;
+        if (weights[t] != 0) sum = fma(weights[t], A(voxels[source + index * axis.inner]), sum);
+      }
+    });
     output[voxel] = sum;
   }
 };
@@ -375,9 +365,9 @@ std::vector<A> fills_of(const AxisMatrix& matrix, double fill) {
   return fills;
 }
 
-template <class T, class A>
+template <class A>
 void filter_any_axis(DeviceContext& context, const AxisMatrix& matrix, double fill, std::int64_t outer,
-                     std::int64_t inner, const T* input, A* output) {
+                     std::int64_t inner, const AnyVoxels& input, A* output) {
   const DeviceTable<std::int32_t> start(context,
                                         std::vector<std::int32_t>(matrix.start().begin(), matrix.start().end()));
   const DeviceTable<A> weights(context, std::vector<A>(matrix.weights().begin(), matrix.weights().end()));
@@ -389,11 +379,11 @@ void filter_any_axis(DeviceContext& context, const AxisMatrix& matrix, double fi
                         std::int32_t(matrix.input_size()),
                         std::int32_t(matrix.output_size()),
                         inner};
-  for_each(context, outer * matrix.output_size() * inner, FilterAnyAxis<T, A>{axis, input, output});
+  for_each(context, outer * matrix.output_size() * inner, FilterAnyAxis<A>{axis, input, output});
 }
 
-template <class T, class A>
-void filter_any(DeviceContext& context, const SliceWork& work, const T* input, A* output) {
+template <class A>
+void filter_any(DeviceContext& context, const SliceWork& work, const AnyVoxels& input, A* output) {
   if (!work.x && !work.y)
     return filter_any_axis(context, AxisMatrix::identity(1), 0, work.slices * work.rows * work.columns, 1, input,
                            output);
@@ -402,7 +392,7 @@ void filter_any(DeviceContext& context, const SliceWork& work, const T* input, A
   Buffer between = context.allocate(std::size_t(work.slices * work.rows * work.output_columns()) * sizeof(A));
   A* rows = static_cast<A*>(between.data());
   filter_any_axis(context, *work.x, work.fill, work.slices * work.rows, 1, input, rows);
-  filter_any_axis(context, *work.y, work.fill, work.slices, work.output_columns(), static_cast<const A*>(rows), output);
+  filter_any_axis(context, *work.y, work.fill, work.slices, work.output_columns(), {rows, work.output_type}, output);
 }
 
 std::int64_t nearest_turn(std::int64_t start, std::int64_t reference, std::int64_t period) {
@@ -621,8 +611,7 @@ void allow_shared(Kernel* kernel, std::size_t bytes) {
 
 std::int64_t odd(std::int64_t width) { return width | 1; }
 
-template <class T>
-bool filter_columns_in_tiles(DeviceContext& context, const SliceWork& work, const AxisMatrix& y, const T* input,
+bool filter_columns_in_tiles(DeviceContext& context, const SliceWork& work, const AxisMatrix& y, const AnyVoxels& input,
                              float* output) {
   TableBuilder builder(y, work.fill);
   const auto bytes_of = [](std::int64_t window) { return std::size_t(window) * kColumns * sizeof(float); };
@@ -636,22 +625,20 @@ bool filter_columns_in_tiles(DeviceContext& context, const SliceWork& work, cons
   const unsigned tiles = unsigned(builder.tile_count());
   const dim3 grid(unsigned(divide_up(work.columns, kColumns) * tiles),
                   unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
-  allow_shared(filter_y<T>, shared);
-  filter_y<T><<<grid, kThreads, shared, stream_of(context)>>>(builder.table(tables), tiles, work.columns, work.slices,
-                                                              input, output);
+  allow_shared(filter_y, shared);
+  filter_y<<<grid, kThreads, shared, stream_of(context)>>>(builder.table(tables), tiles, work.columns, work.slices,
+                                                           input, output);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
   return true;
 }
 
-template <class T>
-bool filter_planes_in_tiles(DeviceContext& context, const SliceWork& work, const AxisMatrix& y, const T* input,
+bool filter_planes_in_tiles(DeviceContext& context, const SliceWork& work, const AxisMatrix& y, const AnyVoxels& input,
                             float* output) {
   TableBuilder x_builder(*work.x, work.fill), y_builder(y, work.fill);
   const std::int64_t stride = odd(x_builder.cut(kColumns / kGroup));
   const std::size_t chunk_bytes = std::size_t(kChunk * stride) * sizeof(float);
-  const auto buffers_of = [](std::int64_t window) { return window > kChunk ? kBuffers : 1; };
   const auto bytes_of = [&](std::int64_t window) {
-    return std::size_t(window * kMidStride) * sizeof(float) + std::size_t(buffers_of(window)) * chunk_bytes;
+    return std::size_t(window * kMidStride) * sizeof(float) + chunk_bytes;
   };
   const auto work_of = [](std::int64_t window, std::int64_t rows) { return divide_up(window, 32) * 32 + rows; };
   if (!cut_to_fit(y_builder, kMostGroups, bytes_of, work_of)) return false;
@@ -664,16 +651,14 @@ bool filter_planes_in_tiles(DeviceContext& context, const SliceWork& work, const
 
   const unsigned tiles_x = unsigned(x_builder.tile_count());
   const dim3 grid(tiles_x * unsigned(y_builder.tile_count()), unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
-  allow_shared(filter_xy<T>, shared);
-  filter_xy<T><<<grid, kThreads, shared, stream_of(context)>>>(x_builder.table(tables), y_builder.table(tables),
-                                                               tiles_x, int(stride), int(mid_rows),
-                                                               buffers_of(mid_rows), work.slices, input, output);
+  allow_shared(filter_xy, shared);
+  filter_xy<<<grid, kThreads, shared, stream_of(context)>>>(x_builder.table(tables), y_builder.table(tables), tiles_x,
+                                                            int(stride), int(mid_rows), work.slices, input, output);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
   return true;
 }
 
-template <class T>
-bool filter_in_tiles(DeviceContext& context, const SliceWork& work, const T* input, float* output) {
+bool filter_in_tiles(DeviceContext& context, const SliceWork& work, const AnyVoxels& input, float* output) {
   const AxisMatrix unchanged = work.y ? AxisMatrix() : AxisMatrix::identity(work.rows);
   const AxisMatrix& y = work.y ? *work.y : unchanged;
   return work.x ? filter_planes_in_tiles(context, work, y, input, output)
@@ -683,13 +668,11 @@ bool filter_in_tiles(DeviceContext& context, const SliceWork& work, const T* inp
 }  // namespace
 
 void filter_slices(DeviceContext& context, const SliceWork& work, const void* input, void* output) {
-  visit(work.input_type, [&]<class Tag>(Tag) {
-    using T = typename Tag::type;
-    const T* source = static_cast<const T*>(input);
-    if (work.output_type == DataType::float64) return filter_any(context, work, source, static_cast<double*>(output));
-    if (!filter_in_tiles(context, work, source, static_cast<float*>(output)))
-      filter_any(context, work, source, static_cast<float*>(output));
-  });
+  const AnyVoxels voxels{input, work.input_type};
+  if (work.output_type == DataType::float64) return filter_any(context, work, voxels, static_cast<double*>(output));
+  float* target = static_cast<float*>(output);
+  if (correlate_planes(context, work, input, target) || filter_in_tiles(context, work, voxels, target)) return;
+  filter_any(context, work, voxels, target);
 }
 
 }  // namespace volpipe::cuda

@@ -4,26 +4,43 @@
 #include <cmath>
 #include <numbers>
 #include <optional>
+#include <string>
+
+#include "volume/error.h"
 
 namespace volpipe {
 
 namespace {
+
+constexpr double kMostWeights = 268435456;  // 2^28: the rows of a filter take 16 bytes a weight
 
 std::int64_t modulo(std::int64_t i, std::int64_t n) {
   const std::int64_t rest = i % n;
   return rest < 0 ? rest + n : rest;
 }
 
+/// After how many voxels a mirroring extension repeats.
+std::int64_t fold_period(std::int64_t size, Boundary boundary) {
+  return boundary == Boundary::reflect ? 2 * size : std::max<std::int64_t>(2 * size - 2, 1);
+}
+
+/// Splines taper off within 61 voxels; what lies this far outside is the extension alone.
+constexpr double kFarOutside = 64;
+/// Beyond this many voxels a coordinate has no digits left that would say where in a period it lies.
+constexpr double kPreciseTurns = 1e14;
+
 /// SciPy's map_coordinate: where c is looked up; empty for the fill value. The edge-extended spline is not constant
 /// just outside, so there c stays.
 std::optional<double> map_coordinate(double c, std::int64_t size, Interpolation interpolation, Boundary boundary) {
   const double last = double(size - 1);
-  if (boundary == Boundary::grid_constant || (c >= 0 && c <= last)) return c;
+  if (c >= 0 && c <= last) return c;
+  const double near = std::clamp(c, -kFarOutside, last + kFarOutside);
+  if (boundary == Boundary::grid_constant) return near;
   if (boundary == Boundary::constant) return std::nullopt;
   if (size == 1) return 0.0;
   switch (boundary) {
     case Boundary::nearest:
-      return interpolation == Interpolation::bspline3 ? c : std::clamp(c, 0.0, last);
+      return interpolation == Interpolation::bspline3 ? near : std::clamp(c, 0.0, last);
     case Boundary::mirror: {
       const double folded = std::fmod(std::abs(c), 2 * last);
       const double turns_at = c < 0 ? last : double(size);  // SciPy's, which decides ties of order 0
@@ -39,8 +56,10 @@ std::optional<double> map_coordinate(double c, std::int64_t size, Interpolation 
       return shifted >= double(size) ? period - shifted - 1 : shifted;
     }
     case Boundary::wrap:
+      if (std::abs(c) > kPreciseTurns) return std::fmod(std::abs(c), last);
       return c < 0 ? c + last * (std::floor(-c / last) + 1) : c - last * std::floor(c / last);
     default:
+      if (std::abs(c) > kPreciseTurns) return std::fmod(std::abs(c), double(size));
       return c - double(size) * std::floor(c / double(size));
   }
 }
@@ -69,6 +88,42 @@ double cardinal_cubic_spline(double x) {
   for (int k = floor_x - 1; k <= floor_x + 2; ++k)
     if (std::abs(k) < 64) sum += coefficients[std::size_t(std::abs(k))] * cubic_bspline(x - k);
   return sum;
+}
+
+bool is_periodic(Boundary boundary) { return boundary == Boundary::wrap || boundary == Boundary::grid_wrap; }
+
+/// A kernel that does the same to `size` voxels under the boundary and is no wider than their extension: what lies
+/// beyond a repeating extension's period is added to its place in the period, beyond a constant one's to the outermost
+/// tap.
+std::vector<double> fold_kernel(std::span<const double> kernel, std::int64_t size, Boundary boundary) {
+  const bool mirrors = boundary == Boundary::mirror || boundary == Boundary::reflect;
+  const std::int64_t radius = std::int64_t(kernel.size()) / 2;
+  const std::int64_t period = mirrors ? fold_period(size, boundary) : size;
+  const std::int64_t reach = mirrors || is_periodic(boundary) ? period / 2 : size;
+  if (radius <= std::max(reach, size)) return {kernel.begin(), kernel.end()};
+  std::vector<double> folded(std::size_t(2 * reach + 1));
+  for (std::int64_t t = -radius; t <= radius; ++t) {
+    const bool repeats = mirrors || is_periodic(boundary);
+    const std::int64_t at = repeats ? modulo(t + reach, period) - reach : std::clamp(t, -reach, reach);
+    folded[std::size_t(at + reach)] += kernel[std::size_t(t + radius)];
+  }
+  return folded;
+}
+
+/// A Gaussian over an edge-replicated axis of `size` voxels when its radius is many axes: the taps beyond the axis are
+/// one at either end. The sum over the whole radius is its integral and the trapezoid's ends (Euler-Maclaurin; what is
+/// left falls with 1 / sigma^2).
+std::vector<double> wide_gaussian_kernel(double sigma, std::int64_t size, double radius) {
+  const double sum = sigma * std::sqrt(2 * std::numbers::pi) * std::erf(radius / (sigma * std::numbers::sqrt2)) +
+                     std::exp(-0.5 * std::pow(radius / sigma, 2));
+  std::vector<double> kernel;
+  double inside = 0;
+  for (std::int64_t x = -size; x <= size; ++x) {
+    kernel.push_back(std::exp(-0.5 * std::pow(double(x) / sigma, 2)) / sum);
+    if (std::abs(x) < size) inside += kernel.back();
+  }
+  kernel.front() = kernel.back() = (1 - inside) / 2;
+  return kernel;
 }
 
 AxisMatrix::Row taps_at(double c, Interpolation interpolation, double tolerance) {
@@ -130,14 +185,18 @@ AxisMatrix sample_axis(std::int64_t size, std::span<const double> coordinates, I
   return AxisMatrix::from_rows(size, rows, boundary == Boundary::grid_wrap);
 }
 
-AxisMatrix correlate_axis(std::int64_t size, std::span<const double> kernel, Boundary boundary) {
+AxisMatrix correlate_axis(std::int64_t size, std::span<const double> wide_kernel, Boundary boundary) {
+  const std::vector<double> kernel = fold_kernel(wide_kernel, size, boundary);
   const std::int64_t radius = std::int64_t(kernel.size()) / 2;
+  if (double(size) * double(kernel.size()) > kMostWeights)
+    throw Error(ErrorCode::unsupported, "a filter that reaches over " + std::to_string(kernel.size()) +
+                                            " voxels is too wide for an axis of " + std::to_string(size) +
+                                            " voxels: filter less, or in steps");
   std::vector<AxisMatrix::Row> rows(static_cast<std::size_t>(size));
   for (std::int64_t j = 0; j < size; ++j)
     for (std::int64_t t = 0; t < std::int64_t(kernel.size()); ++t)
       rows[std::size_t(j)].push_back({fold_index(j + t - radius, size, boundary), kernel[std::size_t(t)]});
-  const bool periodic = boundary == Boundary::wrap || boundary == Boundary::grid_wrap;
-  return AxisMatrix::from_rows(size, rows, periodic);
+  return AxisMatrix::from_rows(size, rows, is_periodic(boundary));
 }
 
 std::vector<double> gaussian_kernel(double sigma, int order, double truncate) {
@@ -159,7 +218,12 @@ std::vector<double> gaussian_kernel(double sigma, int order, double truncate) {
 }
 
 AxisMatrix antialias_axis(std::int64_t size, double factor) {
-  return correlate_axis(size, gaussian_kernel(std::max(0.0, (factor - 1) / 2)), Boundary::nearest);
+  constexpr double kTruncate = 4, kManyTaps = 65536;
+  const double sigma = std::max(0.0, (factor - 1) / 2);
+  const double radius = std::floor(kTruncate * sigma + 0.5);
+  if (radius <= kManyTaps || radius <= double(size))
+    return correlate_axis(size, gaussian_kernel(sigma, 0, kTruncate), Boundary::nearest);
+  return correlate_axis(size, wide_gaussian_kernel(sigma, size, radius), Boundary::nearest);
 }
 
 }  // namespace volpipe

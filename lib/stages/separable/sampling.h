@@ -32,15 +32,18 @@ std::int64_t fold_index(std::int64_t i, std::int64_t size, Boundary boundary);
 AxisMatrix sample_axis(std::int64_t size, std::span<const double> coordinates, Interpolation interpolation,
                        Boundary boundary, double tolerance = 3e-8);
 
-/// Correlates an axis with `kernel` (odd length, centred) under a filter's boundary rule.
+/// Correlates an axis with `kernel` (odd length, centred) under a filter's boundary rule. Taps that reach beyond the
+/// extension's period, or far outside, are folded first, so a row never holds more than about two axis lengths. Throws
+/// Error(unsupported) when the rows hold more than 2^28 weights.
 AxisMatrix correlate_axis(std::int64_t size, std::span<const double> kernel, Boundary boundary);
 
 /// Gaussian taps exp(-x^2 / 2 sigma^2), radius int(truncate * sigma + 0.5), sum 1 (scipy.ndimage.gaussian_filter1d);
 /// derivative orders 1 to 3 by the Hermite factor, in correlation order (a rising ramp has a positive first derivative,
-/// per voxel). sigma in voxels; sigma < 1e-15 gives the identity {1}.
+/// per voxel). sigma in voxels, truncate * sigma < 2^31; sigma < 1e-15 gives the identity {1}.
 std::vector<double> gaussian_kernel(double sigma, int order = 0, double truncate = 4.0);
 
 /// Anti-aliasing before reducing an axis by `factor` > 1: Gaussian of sigma (factor - 1) / 2 voxels, edge-replicated.
+/// Any finite factor.
 AxisMatrix antialias_axis(std::int64_t size, double factor);
 
 }  // namespace volpipe

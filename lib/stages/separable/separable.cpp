@@ -226,15 +226,32 @@ bool keeps_fill(const GridMap& map) {
   });
 }
 
+/// Whether the passes do not commute: one turns the constant fill value outside into another, as derivatives do, and
+/// the next finds the fill value there again.
+bool needs_its_order(const GridMap& map) {
+  if (!map.uses_fill() || (!map.fill.minimum && map.fill.value == 0)) return false;
+  return std::any_of(map.matrices.begin(), map.matrices.end(), [](const AxisMatrix& matrix) {
+    for (std::int64_t j = 0; j < matrix.output_size(); ++j) {
+      double total = matrix.fill_weights()[std::size_t(j)];
+      for (int t = 0; t < matrix.taps(); ++t) total += matrix.weights()[std::size_t(j * matrix.taps() + t)];
+      if (std::abs(total - 1) > 1e-9) return true;
+    }
+    return false;
+  });
+}
+
 }  // namespace
 
 std::optional<GridMap> compose(const GridMap& second, const GridMap& first) {
   if (!second.copies() && !first.copies()) return std::nullopt;
-  if (first.copies() && !second.copies() && !keeps_fill(first)) return std::nullopt;
+  if (!first.computes && second.computes && !keeps_fill(first)) return std::nullopt;
+  if (first.computes && second.computes && first.output.dtype != second.output.dtype) return std::nullopt;
+  if (needs_its_order(first) || needs_its_order(second)) return std::nullopt;
   const bool both_fill = second.uses_fill() && first.uses_fill();
   if (both_fill && second.fill != first.fill) return std::nullopt;
   if (second.uses_fill() && second.fill.minimum) return std::nullopt;
-  GridMap result{second.output, {}, {}, second.uses_fill() ? second.fill : first.fill};
+  GridMap result{
+      second.output, {}, {}, second.uses_fill() ? second.fill : first.fill, first.computes || second.computes};
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const auto through = std::size_t(second.source_axis[axis]);
     result.source_axis[axis] = first.source_axis[through];

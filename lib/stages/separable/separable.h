@@ -17,6 +17,7 @@ struct GridMap {
   std::array<int, 3> source_axis{0, 1, 2};
   std::array<AxisMatrix, 3> matrices;
   Fill fill{};
+  bool computes = false;  ///< it interpolates or filters, even where its matrices happen to copy
 
   bool copies() const { return matrices[0].copies() && matrices[1].copies() && matrices[2].copies(); }
   bool uses_fill() const { return matrices[0].uses_fill() || matrices[1].uses_fill() || matrices[2].uses_fill(); }
@@ -30,11 +31,13 @@ class SeparableStage : public Stage {
 };
 
 /// `second` after `first` in one map; empty when that would change the result: both interpolate, the fill values
-/// differ, a "min" fill would look at another image, or the windows do not stay contiguous.
+/// differ, a "min" fill would look at another image, one computes in float32 and the other in float64, the passes would
+/// run in another order and do not commute (a derivative with a fill value), or the windows do not stay contiguous.
 std::optional<GridMap> compose(const GridMap& second, const GridMap& first);
 
-/// Runs a map. Copying maps keep the pixel type and every bit; the others compute in float32 (float64 when the output's
-/// type is float64) and give float32 (float64). `fill_value` is what the fill taps stand for.
+/// Runs a map. Copying maps that keep the pixel type keep every bit; the others compute in float32 (float64 when the
+/// output's type is float64) and give float32 (float64), axis by axis; every pass finds the fill value outside. A map that
+/// keeps all sizes runs x, y, z. `fill_value` is what the fill taps stand for.
 Volume apply_map(DeviceContext& context, const Volume& input, const GridMap& map, double fill_value);
 
 /// Device bytes apply_map needs beside its input and its output.
