@@ -47,13 +47,17 @@ GOALS = {
 
 # Greatest difference from a peer, in parts of the range of the result.
 TOLERANCE = 2e-5
+# CuPy and PyTorch compute sampling coordinates of float32 volumes in float32: near 512 an ulp is 6e-5 voxel, which white
+# noise turns into that share of its range. volpipe's are double (tests/conformance holds them to SciPy at 1e-5).
+FLOAT32_COORDINATES = 1e-4
 
 
 class Peer:
     """One library's way to do an operation. `inner`: voxels at each edge that are left out of the comparison."""
 
-    def __init__(self, name, work, inner=0, note="", compared=True):
+    def __init__(self, name, work, inner=0, note="", compared=True, tolerance=TOLERANCE):
         self.name, self.work, self.inner, self.note, self.compared = name, work, inner, note, compared
+        self.tolerance = tolerance
 
 
 class Gpu:
@@ -191,9 +195,11 @@ def cupy_peers(gpu, host):
         "pointwise chain of 16": [Peer("CuPy ElementwiseKernel", lambda: chain(c))],
         "z-score": [Peer("CuPy", lambda: (c - c.mean()) / c.std())],
         "rescale min max": [Peer("CuPy", rescaled)],
-        "resize linear 0.75": [Peer("CuPy zoom", lambda: nd.zoom(c, 0.75, order=1, **zoom))],
+        "resize linear 0.75": [Peer("CuPy zoom", lambda: nd.zoom(c, 0.75, order=1, **zoom), tolerance=FLOAT32_COORDINATES,
+                                      note="its coordinates are float32")],
         "resize nearest 0.75": [Peer("CuPy zoom", lambda: nd.zoom(c, 0.75, order=0, **zoom), note="not compared: other neighbours at ties", compared=False)],
-        "resize bspline3 0.75": [Peer("CuPy zoom", lambda: nd.zoom(c, 0.75, order=3, **zoom))],
+        "resize bspline3 0.75": [Peer("CuPy zoom", lambda: nd.zoom(c, 0.75, order=3, **zoom), tolerance=FLOAT32_COORDINATES,
+                                      note="its coordinates are float32")],
         **{f"gaussian {s}": [Peer("CuPy gaussian_filter", lambda s=s: nd.gaussian_filter(c, s))] for s in (1, 2, 4)},
         "percentiles 1 and 99": [Peer("CuPy percentile", lambda: cp.percentile(c, cp.asarray([1.0, 99.0])))],
         "flip": [Peer("CuPy", lambda: cp.ascontiguousarray(c[::-1, ::-1, ::-1]))],
@@ -255,7 +261,8 @@ def torch_peers(gpu, host):
         "z-score": [Peer("PyTorch", lambda: (t - t.mean()) / t.std(correction=0))],
         "rescale min max": [Peer("PyTorch", rescaled)],
         "resize linear 0.75": [Peer("PyTorch interpolate", lambda: functional.interpolate(
-            t5, size=small, mode="trilinear", align_corners=False)[0, 0])],
+            t5, size=small, mode="trilinear", align_corners=False)[0, 0],
+            tolerance=FLOAT32_COORDINATES, note="its coordinates are float32")],
         "resize nearest 0.75": [Peer("PyTorch interpolate", lambda: functional.interpolate(
             t5, size=small, mode="nearest-exact")[0, 0], note="not compared: other neighbours at ties", compared=False)],
         **{f"gaussian {s}": [Peer("PyTorch conv3d", lambda s=s: gaussian(s), inner=int(4 * s + 0.5),
@@ -287,7 +294,7 @@ def differ(ours, peer):
     a, b = ours[inner], theirs[inner]
     scale = float(max(np.ptp(b), np.abs(b).max(), 1e-30))
     worst = float(np.abs(a - b).max()) / scale
-    return "" if worst <= TOLERANCE else f"differs by {worst:.1e} of the range"
+    return "" if worst <= peer.tolerance else f"differs by {worst:.1e} of the range"
 
 
 def run_volpipe(options, size, data, folder):
