@@ -30,7 +30,6 @@ std::string folder_of(const std::string& path) {
 ErrorCode code_of(int system_error) {
   switch (system_error) {
     case ENAMETOOLONG:
-    case EFBIG:
     case EILSEQ:
     case EINVAL:
       return ErrorCode::unsupported;

@@ -33,7 +33,7 @@ NIFTI = {
     "21_left_handed": [],
     "22_permuted_axes": [],
     "23_4d_t3": [],
-    "24_4d_t1": [],
+    "24_4d_t1": ["single_frame"],
     "25_2d": [],
     "26_2d_as_3d_nz1": [],
     "27_5d_vector": [],

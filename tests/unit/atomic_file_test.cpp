@@ -203,7 +203,7 @@ TEST(AtomicFile, ReportsAFileSizeLimit) {
   {
     AtomicFile file(folder / "a.bin");
     const std::string data(1001, 'x');
-    expect_error(ErrorCode::unsupported, "ulimit -f", [&] { file.write(data.data(), data.size()); });
+    expect_error(ErrorCode::output, "ulimit -f", [&] { file.write(data.data(), data.size()); });
   }
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);

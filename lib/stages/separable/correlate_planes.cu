@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "device/cuda_context.h"
-#include "stages/separable/any_voxels.h"
+#include "stages/separable/any_voxels.cuh"
 #include "stages/separable/correlate_planes.h"
 #include "stages/separable/correlation.h"
 #include "stages/separable/packed_tables.h"

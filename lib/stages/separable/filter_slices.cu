@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "device/cuda_context.h"
-#include "stages/separable/any_voxels.h"
+#include "stages/separable/any_voxels.cuh"
 #include "stages/separable/correlate_planes.h"
 #include "stages/separable/executors.h"
 #include "stages/separable/packed_tables.h"
