@@ -43,7 +43,7 @@ NIFTI = {
     "32_slope_zero_inter5": ["scaling_ignored"],
     "34_slope_negative": [],
     "35_f8_precision": [],
-    "36_i8": [],
+    "36_i8": ["narrowed"],
     "37_big_endian_i2": [],
     "38_pair": [],
     "39_trunc_data": (FAILS, "truncated"),

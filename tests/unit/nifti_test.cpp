@@ -1055,7 +1055,7 @@ TEST_P(NiftiWriting, ReportsAFileThatMayNotGrow) {
   const auto handler = ::signal(SIGXFSZ, SIG_IGN);
   const Volume volume = volume_of<float>(info_of(oblique({40, 30, 20})));
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  expect_error(ErrorCode::unsupported, "ulimit -f", [&] { write_nifti(volume, path(), false); });
+  expect_error(ErrorCode::output, "ulimit -f", [&] { write_nifti(volume, path(), false); });
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);
   EXPECT_TRUE(folder_.names().empty());
