@@ -23,21 +23,27 @@ bool mixes_statistics(const Group& group, const PointwiseStage& stage) {
   return false;
 }
 
-/// Instructions a stage appends, for statistics as an ordinary image has them.
+/// The most instructions a stage appends, over statistics of an ordinary image and of one that fills float32.
 std::size_t instruction_count(const PointwiseStage& stage, const VolumeInfo& input) {
-  StatisticsResult ordinary{{.count = 1000, .min = 0, .max = 100, .mean = 50, .sum_squares = 1e6}, {}};
-  if (const auto request = stage.request())
-    for (double percent : request->percentiles) ordinary.percentiles.push_back(percent);
-  Program program;
-  Notices ignored;
-  stage.append(program, input, ordinary, ignored);
-  return program.size();
+  std::size_t most = 0;
+  for (const double largest : {101.5, 2e38}) {
+    StatisticsResult statistics{
+        {.count = 1000, .min = -largest, .max = 0.9 * largest, .mean = 0.1 * largest, .sum_squares = largest}, {}};
+    if (const auto request = stage.request())
+      for (double percent : request->percentiles) statistics.percentiles.push_back((percent / 50 - 1) * largest);
+    Program program;
+    Notices ignored;
+    stage.append(program, input, statistics, ignored);
+    most = std::max(most, program.size());
+  }
+  return most;
 }
 
 /// Builds the groups stage by stage, keeping at most one open group an image.
 class Planner {
  public:
-  Planner(const Pipeline& pipeline, const ImageInfos& inputs, const DrawKey& key) : pipeline_(pipeline), key_(key), now_(inputs) {
+  Planner(const Pipeline& pipeline, const ImageInfos& inputs, const DrawKey& key)
+      : pipeline_(pipeline), key_(key), now_(inputs) {
     plan_.inputs = inputs;
     for (const auto& [name, info] : inputs) now_.at(name).kind = pipeline.find_input(name)->kind;
   }
@@ -72,18 +78,24 @@ class Planner {
     const Json parameters = draws.draw(entry.parameters);
     Faults faults;
     auto stage = entry.definition->make(parameters, "", faults);
-    if (!faults.empty()) throw Error(ErrorCode::input, "the drawn parameters " + parameters.dump() + " are not allowed: " + faults.list().front().message);
+    if (!faults.empty())
+      throw Error(ErrorCode::input,
+                  "the drawn parameters " + parameters.dump() + " are not allowed: " + faults.list().front().message);
     plan_.drawn[index] = parameters;
     return stage;
   }
 
-  void add_to_image(std::size_t index, const StageEntry& entry, const std::shared_ptr<const Stage>& stage, const std::string& image) {
-    if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage)) add_pointwise(index, entry, pointwise, image);
-    else if (const auto separable = std::dynamic_pointer_cast<const SeparableStage>(stage)) add_separable(index, entry, *separable, image);
+  void add_to_image(std::size_t index, const StageEntry& entry, const std::shared_ptr<const Stage>& stage,
+                    const std::string& image) {
+    if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage))
+      add_pointwise(index, entry, pointwise, image);
+    else if (const auto separable = std::dynamic_pointer_cast<const SeparableStage>(stage))
+      add_separable(index, entry, *separable, image);
     else throw Error(ErrorCode::internal, "stage '" + entry.definition->op + "' is of no kind the planner knows");
   }
 
-  void add_pointwise(std::size_t index, const StageEntry& entry, const std::shared_ptr<const PointwiseStage>& stage, const std::string& image) {
+  void add_pointwise(std::size_t index, const StageEntry& entry, const std::shared_ptr<const PointwiseStage>& stage,
+                     const std::string& image) {
     VolumeInfo& info = now_.at(image);
     VolumeInfo output = stage->output(info);
     if (entry.double_precision && output.dtype == DataType::float32) output.dtype = DataType::float64;
@@ -110,7 +122,8 @@ class Planner {
     group->output = info = output;
   }
 
-  void add_separable(std::size_t index, const StageEntry& entry, const SeparableStage& stage, const std::string& image) {
+  void add_separable(std::size_t index, const StageEntry& entry, const SeparableStage& stage,
+                     const std::string& image) {
     VolumeInfo& info = now_.at(image);
     GridMap map = stage.map(info);
     if (entry.double_precision && map.computes) map.output.dtype = DataType::float64;
@@ -169,7 +182,9 @@ class Planner {
       throw Error(ErrorCode::input, pipeline_.find_input(mask) ? "the mask '" + mask + "' is missing from this item"
                                                                : "there is no image '" + mask + "' to be the mask");
     if (!same_grid(found->second.geometry, info.geometry))
-      throw Error(ErrorCode::input, "the mask '" + mask + "' lies on another grid than the image; bring them together with resample first");
+      throw Error(
+          ErrorCode::input,
+          "the mask '" + mask + "' lies on another grid than the image; bring them together with resample first");
   }
 
   void convert_outputs() {
@@ -178,7 +193,8 @@ class Planner {
       if (found == now_.end() || !output.dtype || found->second.dtype == *output.dtype) continue;
       Group* group = open_group(output.image, GroupKind::pointwise, "the output's pixel type follows");
       if (!group) group = &start_group(output.image, GroupKind::pointwise, found->second);
-      if (!fits_float32(found->second.dtype) || *output.dtype == DataType::float64 || !fits_float32(*output.dtype)) group->precision = Precision::double_;
+      if (!fits_float32(found->second.dtype) || *output.dtype == DataType::float64 || !fits_float32(*output.dtype))
+        group->precision = Precision::double_;
       found->second.dtype = *output.dtype;
       group->output = found->second;
     }
@@ -188,7 +204,8 @@ class Planner {
     std::size_t most = 0;
     for (const auto& stage : group.pointwise)
       if (const auto request = stage->request())
-        most = std::max(most, statistics_scratch_bytes(group.input.value_count(), group.precision, !request->percentiles.empty()));
+        most = std::max(
+            most, statistics_scratch_bytes(group.input.value_count(), group.precision, !request->percentiles.empty()));
     return most;
   }
 
@@ -198,7 +215,8 @@ class Planner {
     for (const auto& [name, info] : plan_.inputs) total += held[name] = info.bytes();
     std::size_t peak = total;
     for (const Group& group : plan_.groups) {
-      const std::size_t scratch = group.kind == GroupKind::separable ? scratch_bytes(group.input, group.map) : statistics_bytes(group);
+      const std::size_t scratch =
+          group.kind == GroupKind::separable ? scratch_bytes(group.input, group.map) : statistics_bytes(group);
       peak = std::max(peak, total + group.output.bytes() + scratch);
       total += group.output.bytes() - held[group.image];
       held[group.image] = group.output.bytes();
@@ -216,6 +234,8 @@ class Planner {
 
 }  // namespace
 
-Plan make_plan(const Pipeline& pipeline, const ImageInfos& inputs, const DrawKey& key) { return Planner(pipeline, inputs, key).make(); }
+Plan make_plan(const Pipeline& pipeline, const ImageInfos& inputs, const DrawKey& key) {
+  return Planner(pipeline, inputs, key).make();
+}
 
 }  // namespace volpipe
