@@ -10,6 +10,25 @@
 
 namespace volpipe::cuda {
 
+/// Sum and least of a word over a whole warp, in every lane. Architectures before 8.0 have no instruction for it.
+__device__ inline unsigned warp_sum(unsigned value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(~0u, value);
+#else
+  for (int lane = 16; lane > 0; lane /= 2) value += __shfl_xor_sync(~0u, value, lane);
+  return value;
+#endif
+}
+
+__device__ inline unsigned warp_least(unsigned value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_min_sync(~0u, value);
+#else
+  for (int lane = 16; lane > 0; lane /= 2) value = min(value, __shfl_xor_sync(~0u, value, lane));
+  return value;
+#endif
+}
+
 /// Four neighbouring voxels, moved by one access (two for float64).
 template <class S>
 struct alignas(sizeof(S) < 4 ? 4 * sizeof(S) : 16) Quad {

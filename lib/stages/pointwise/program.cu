@@ -34,7 +34,7 @@ __device__ __forceinline__ void store_voxels(const T (&values)[Place::kVoxels], 
 }
 
 __device__ void add_count(unsigned long long* total, int mine) {
-  const unsigned sum = __reduce_add_sync(~0u, unsigned(mine));
+  const unsigned sum = warp_sum(unsigned(mine));
   if (sum != 0 && threadIdx.x % 32 == 0) atomicAdd(total, (unsigned long long)sum);
 }
 

@@ -156,7 +156,7 @@ __device__ bool find_pivot(const Place& place, const Voxels& voxels, unsigned ke
       position = unsigned(place.position(v) - place.first) + 4 * threadIdx.x;
       mine = voxels.value(v);
     }
-  const unsigned warp_first = __reduce_min_sync(kAllLanes, position);
+  const unsigned warp_first = warp_least(position);
   if (threadIdx.x % 32 == 0) firsts[threadIdx.x / 32] = warp_first;
   __syncthreads();
   unsigned first = kNone;
@@ -257,8 +257,8 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(kMachine))
   mine.squares = add_across_warp((squares[0] + squares[1]) + (squares[2] + squares[3]));
   mine.min = double(least_across_warp(lowest));
   mine.max = -double(least_across_warp(-highest));
-  mine.count = __reduce_add_sync(kAllLanes, kept);
-  mine.non_finite = __reduce_add_sync(kAllLanes, voxels.non_finite);
+  mine.count = warp_sum(unsigned(kept));
+  mine.non_finite = warp_sum(unsigned(voxels.non_finite));
   mine.pivot = pivot;
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mine;
   __syncthreads();
