@@ -11,7 +11,17 @@
 
 namespace volpipe {
 
-enum class Interpolation : std::uint8_t { nearest, linear, bspline3 };
+enum class Interpolation : std::uint8_t {
+  nearest,
+  linear,
+  cubic,  ///< Catmull-Rom: interpolating, 4 taps
+  bspline2,
+  bspline3,
+  bspline4,
+  bspline5,
+  lanczos3,     ///< windowed sinc of 6 taps, weights normalised to sum 1
+  label_linear  ///< linear weights for each label, the largest wins
+};
 enum class Boundary : std::uint8_t { constant, grid_constant, nearest, mirror, reflect, wrap, grid_wrap };
 
 template <>
