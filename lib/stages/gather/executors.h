@@ -12,8 +12,9 @@
 
 namespace volpipe {
 
-/// One axis of the image that is sampled, which may be a lattice view (cropped, flipped, padded, permuted) of what is in
-/// memory: index v lies at element offset + stride * v for begin <= v < end, else at elements[v], -1 being `view_fill`.
+/// One axis of the image that is sampled, which may be a lattice view (cropped, flipped, padded, permuted) of what is
+/// in memory: index v lies at element offset + stride * v for begin <= v < end, else at elements[v], -1 being
+/// `view_fill`.
 struct SourceAxis {
   std::int64_t size = 1;
   std::int64_t offset = 0, stride = 1;
@@ -22,13 +23,16 @@ struct SourceAxis {
 };
 
 /// One vector field of a point map, in the space of source indices: y becomes y + linear * v(to_grid(y)), or
-/// linear * v(to_grid(y)) + offset, or the inverse of the first (see FieldStep).
+/// linear * v(to_grid(y)) + offset, or the inverse of the first (see FieldStep). With `from_target`, to_grid takes the
+/// target index (i, j, k) instead of y: the usual first field, whose matrix has exact zeros where the grids are
+/// parallel, so that a row of voxels shares what it takes through y and z.
 struct FieldWork {
   enum class Use : std::uint8_t { add, replace, undo } use = Use::add;
-  bool bspline = false;              ///< cubic B-spline coefficients; else linear between the vectors
+  bool bspline = false;  ///< cubic B-spline coefficients; else linear between the vectors
   Index3 size{};
   DataType type = DataType::float32;  ///< float32 or float64
   const void* vectors = nullptr;      ///< on the device: planar components x, y, z
+  bool from_target = false;
   Affine to_grid;
   Matrix3 linear;
   Vec3 offset{};
@@ -52,7 +56,8 @@ struct GatherWork {
   std::int64_t components = 1;
   std::int64_t component_stride = 0;  ///< elements between components of the source
   DataType input_type = DataType::float32;
-  DataType output_type = DataType::float32;  ///< the input's (nearest, label_linear), else float32 or float64: the arithmetic
+  DataType output_type =
+      DataType::float32;  ///< the input's (nearest, label_linear), else float32 or float64: the arithmetic
 };
 
 namespace cpu {

@@ -12,8 +12,8 @@ namespace volpipe {
 /// A target grid and where its voxels are found in a source.
 struct GatherMap {
   VolumeInfo output;
-  /// What happens to the source first: a lattice map, read through as a view, or smoothing, run before. Its output is what
-  /// `points` index.
+  /// What happens to the source first: a lattice map, read through as a view, or smoothing, run before. Its output is
+  /// what `points` index.
   GridMap before;
   PointMap points;  ///< target index -> index of before.output
   Interpolation interpolation = Interpolation::linear;
