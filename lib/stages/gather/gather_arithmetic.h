@@ -164,22 +164,28 @@ VOLPIPE_HD constexpr int tap_count(Interpolation interpolation) {
   }
 }
 
-/// Weights of the taps first, first + 1, ... at coordinate c (linear has its own path). Sources: Unser 1999 for the
-/// B-splines, Keys 1981 (a = -1/2) for cubic, Duchon 1979 for Lanczos.
-template <class A>
-VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::int64_t& first, A* w) {
+/// Where the taps lie whose weights are tap_weights(interpolation, t): t in [-1/2, 1/2) around the middle tap for an odd
+/// number of taps, in [0, 1) beyond the lower of the two middle taps for an even one.
+VOLPIPE_HD inline double first_tap(Interpolation interpolation, double c, std::int64_t& first) {
   std::int64_t lower;
-  double at;
-  if (interpolation == Interpolation::bspline2 || interpolation == Interpolation::bspline4) {
+  double t;
+  if (tap_count(interpolation) % 2) {
     lower = std::int64_t(std::floor(c + 0.5));
-    at = c - double(lower);
+    t = c - double(lower);
   } else {
-    at = split(c, lower);
+    t = split(c, lower);
   }
-  const A t = A(at), u = 1 - t;
+  first = lower - (tap_count(interpolation) - 1) / 2;
+  return t;
+}
+
+/// Weights of the taps (linear has its own path). Sources: Unser 1999 for the B-splines, Keys 1981 (a = -1/2) for cubic,
+/// Duchon 1979 for Lanczos.
+template <class A>
+VOLPIPE_HD inline void tap_weights(Interpolation interpolation, A t, A* w) {
+  const A u = 1 - t;
   switch (interpolation) {
     case Interpolation::cubic:
-      first = lower - 1;
       w[0] = t * std::fma(t, std::fma(A(-0.5), t, A(1)), A(-0.5));
       w[1] = std::fma(t * t, std::fma(A(1.5), t, A(-2.5)), A(1));
       w[2] = std::fma(u * u, std::fma(A(1.5), u, A(-2.5)), A(1));
@@ -191,31 +197,27 @@ VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::i
       return;
     case Interpolation::bspline2: {
       const A low = A(0.5) - t, high = A(0.5) + t;
-      first = lower - 1;
       w[0] = A(0.5) * low * low;
       w[1] = std::fma(-t, t, A(0.75));
       w[2] = A(0.5) * high * high;
       return;
     }
     case Interpolation::bspline3:
-      first = lower - 1;
-      w[0] = u * u * u / 6;
+      w[0] = u * u * u * A(1.0 / 6);
       w[1] = std::fma(A(-0.5) * t * t, 2 - t, A(2.0 / 3));
       w[2] = std::fma(A(-0.5) * u * u, 2 - u, A(2.0 / 3));
-      w[3] = t * t * t / 6;
+      w[3] = t * t * t * A(1.0 / 6);
       return;
     case Interpolation::bspline4: {
       const A low = A(0.5) - t, high = A(0.5) + t, y = 1 + t, z = 1 - t;
-      first = lower - 2;
-      w[0] = low * low * low * low / 24;
-      w[1] = std::fma(y, std::fma(y, std::fma(y, (5 - y) / 6, A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
+      w[0] = low * low * low * low * A(1.0 / 24);
+      w[1] = std::fma(y, std::fma(y, std::fma(y, (5 - y) * A(1.0 / 6), A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
       w[2] = std::fma(t * t, std::fma(t * t, A(0.25), A(-0.625)), A(115.0 / 192));
-      w[3] = std::fma(z, std::fma(z, std::fma(z, (5 - z) / 6, A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
-      w[4] = high * high * high * high / 24;
+      w[3] = std::fma(z, std::fma(z, std::fma(z, (5 - z) * A(1.0 / 6), A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
+      w[4] = high * high * high * high * A(1.0 / 24);
       return;
     }
     case Interpolation::bspline5: {
-      first = lower - 2;
       for (int side = 0; side < 2; ++side) {
         const A x = side == 0 ? t : u, x1 = x + 1, far = 1 - x;
         const A near_weight = std::fma(x * x, std::fma(x * x, std::fma(x, A(-1.0 / 12), A(0.25)), A(-0.5)), A(0.55));
@@ -225,26 +227,36 @@ VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::i
             A(0.425));
         w[side == 0 ? 2 : 3] = near_weight;
         w[side == 0 ? 1 : 4] = next_weight;
-        w[side == 0 ? 0 : 5] = far * far * far * far * far / 120;
+        w[side == 0 ? 0 : 5] = far * far * far * far * far * A(1.0 / 120);
       }
       return;
     }
     default: {  // lanczos3: sinc(x) sinc(x / 3) but for factors that the normalisation removes
-      first = lower - 2;
-      if (at < 1e-12) {
+      if (t == 0) {
         for (int tap = 0; tap < 6; ++tap) w[tap] = tap == 2 ? 1 : 0;
         return;
       }
-      constexpr double kPi = 3.14159265358979323846;
-      double sum = 0, weights[6];
+      // (-1)^tap sin(pi / 3 (t + 2 - tap)), the sine of a sum
+      const A angle = A(1.04719755119659774615) * t;
+      const A s = std::sin(angle), c = A(0.86602540378443864676) * std::cos(angle);
+      const A sines[6] = {std::fma(A(-0.5), s, c), -std::fma(A(0.5), s, c), s,
+                          std::fma(A(-0.5), s, c), -std::fma(A(0.5), s, c), s};
+      A sum = 0;
       for (int tap = 0; tap < 6; ++tap) {
-        const double x = at + 2 - tap;
-        weights[tap] = (tap % 2 ? -1 : 1) * std::sin(kPi / 3 * x) / (x * x);
-        sum += weights[tap];
+        const A x = t - A(tap - 2);
+        w[tap] = sines[tap] / (x * x);
+        sum += w[tap];
       }
-      for (int tap = 0; tap < 6; ++tap) w[tap] = A(weights[tap] / sum);
+      const A scale = 1 / sum;
+      for (int tap = 0; tap < 6; ++tap) w[tap] *= scale;
     }
   }
+}
+
+/// The taps first, first + 1, ... at coordinate c, and their weights.
+template <class A>
+VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::int64_t& first, A* w) {
+  tap_weights(interpolation, A(first_tap(interpolation, c, first)), w);
 }
 
 /// A vector field on the device: V is float or double.
