@@ -298,11 +298,12 @@ VOLPIPE_HD inline void linear_vector(const FieldView<V>& field, const Point& p, 
   }
 }
 
-/// One axis of a cubic B-spline field: the first of four coefficients and their weights. False outside [1, size - 2].
+/// One axis of a cubic B-spline field: the first of four coefficients and their weights. False outside [1, size - 2], and
+/// where there are not four.
 template <class V>
 VOLPIPE_HD inline bool spline_taps(double c, std::int64_t size, std::int64_t& first, V (&w)[4]) {
   const double last = double(size - 2);
-  if (!(c >= 1 - kSnap && c <= last + kSnap)) return false;
+  if (size < 4 || !(c >= 1 - kSnap && c <= last + kSnap)) return false;
   std::int64_t lower;
   double t = split(c < 1 ? 1 : c > last ? last : c, lower);
   if (lower > size - 3) {  // the upper end: the last cell, at its end
@@ -369,6 +370,9 @@ VOLPIPE_HD inline T heaviest_label(const float (&t)[3], const Label& label) {
     labels[corner] = value;
     weights[corner] = weight;
   }
+  bool all_equal = true;
+  for (int corner = 1; corner < 8; ++corner) all_equal &= labels[corner] == labels[0];
+  if (all_equal) return labels[0];
   for (int a = 0; a < 3; ++a) nearest |= (t[a] >= 0.5f) << a;
   T best = labels[nearest];
   float most = 0;
