@@ -63,6 +63,7 @@ GatherPlan::GatherPlan(DeviceContext& context, const GatherWork& work) {
     params_.axes[a] = {axis.size,  axis.offset, axis.stride,
                        axis.begin, axis.end,    axis.elements.empty() ? nullptr : tables_.at<std::int64_t>(at_elements[a])};
     params_.size[a] = std::int32_t(work.target_size[a]);
+    params_.between[a] = std::uint32_t(std::max<std::int64_t>(axis.size - 2, 0));
     params_.last[a] = double(axis.size - 1) + volpipe::gather::kSnap;
     params_.window_begin[a] = std::int32_t(work.window_begin[a]);
     params_.window_end[a] = std::int32_t(work.window_end[a]);
@@ -99,14 +100,13 @@ std::optional<Box> plan_box(const Params& params, int taps, int tile_z, std::siz
                 is_multiple(params.axes[1].offset) && is_multiple(params.axes[2].offset) &&
                 reinterpret_cast<std::uintptr_t>(input) % (4 * voxel_bytes) == 0;
   box.size[0] = std::max((box.size[0] + (box.aligned ? 3 : 0) + 3) / 4 * 4, 8);
-  // Pitches whose remainders by 32 keep the 8 x 4 lanes of a warp on different banks of shared memory, most of them.
-  box.pitch = box.size[0] % 16 ? box.size[0] : box.size[0] + 4;
-  const int rest = box.pitch % 32, plane_rest = rest == 4 ? 16 : rest == 20 || rest == 28 ? 28 : 0;
-  box.plane = box.pitch * box.size[1];
-  box.plane += (plane_rest - box.plane % 32 + 32) % 32;
-  const auto per = [](std::int32_t n) { return std::uint32_t((std::uint64_t(1) << 32) / std::uint64_t(n) + 1); };  // n > 1
-  box.per_size1 = per(box.size[1]);
-  box.per_row4 = per(box.size[0] / 4);
+  // These remainders by 32 keep the 8 x 4 lanes of a warp on different banks of shared memory, most of them.
+  box.pitch = box.size[0] + (24 - box.size[0] % 16) % 16;
+  box.plane = (box.pitch * box.size[1] + 31) / 32 * 32;
+  box.rows_at_once = kThreads / (box.size[0] / 4);
+  box.planes_at_once = box.rows_at_once / box.size[1];
+  box.rows_rest = box.rows_at_once % box.size[1];
+  for (int a = 0; a < 3; ++a) box.step[a] = std::llround(std::ldexp(params.start.m[a][2], 32));
   if (shared_bytes(box) > kMostBytes) return {};
   return box;
 }

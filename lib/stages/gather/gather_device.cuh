@@ -45,7 +45,8 @@ struct FieldParams {
 struct Params {
   Map start;
   AxisView axes[3];
-  double last[3];  ///< as far as coordinates are inside
+  double last[3];            ///< as far as coordinates are inside
+  std::uint32_t between[3];  ///< voxels of an axis but for the first and the last
   Interpolation interpolation;
   Boundary boundary;
   std::int32_t size[3], window_begin[3], window_end[3];
@@ -300,11 +301,12 @@ class RowSpline {
 // ---- the kernels
 
 /// A warp's lanes lie on LX x LY x LZ target voxels, the warps of a block on WY x WZ such boxes; a thread takes PerThread
-/// voxels along x. Blocks: of a multiprocessor.
-template <int LX, int LY, int LZ, int WY, int WZ, int PerThread, int Blocks>
+/// voxels along x, Together of them at a time. Blocks: of a multiprocessor.
+template <int LX, int LY, int LZ, int WY, int WZ, int PerThread, int Together, int Blocks>
 struct TileOf {
-  static_assert(LX * LY * LZ == 32 && WY * WZ == kWarps);
-  static constexpr int kLanesX = LX, kLanesY = LY, kLanesZ = LZ, kWarpsY = WY, kPerThread = PerThread, kBlocks = Blocks;
+  static_assert(LX * LY * LZ == 32 && WY * WZ == kWarps && PerThread % Together == 0);
+  static constexpr int kLanesX = LX, kLanesY = LY, kLanesZ = LZ, kWarpsY = WY;
+  static constexpr int kPerThread = PerThread, kTogether = Together, kBlocks = Blocks;
   static constexpr int kX = LX * PerThread, kY = LY * WY, kZ = LZ * WZ;
 };
 
@@ -349,23 +351,35 @@ __global__ void __launch_bounds__(kThreads, Tile::kBlocks)
                                k < params.window_end[2];
     const int window_begin = params.window_begin[0], window_end = row_in_window ? params.window_end[0] : 0;
     Value* const target = output + (std::int64_t(k) * params.size[1] + j) * params.size[0] + i;
-#pragma unroll
-    for (int n = 0; n < Tile::kPerThread; ++n) {
-      const int x = i + n * Tile::kLanesX;
-      if (x >= params.size[0]) break;
-      Point y = volpipe::gather::apply_to_row(params.start, row, double(x));
+    const auto point = [&](int n) {
+      Point y = volpipe::gather::apply_to_row(params.start, row, double(i + n * Tile::kLanesX));
       if constexpr (kFields == Fields::row_spline) y = rows.move(y, tx + n * Tile::kLanesX, ty + tz * Tile::kY);
-      const typename Sampler::Place place = sampler.place(params, y);
-      if (x < window_begin || x >= window_end) {
-        target[n * Tile::kLanesX] = sampler.fills.window;
-      } else if (place.inner) {
-        const Value value = sampler.fast(params, place);
-        target[n * Tile::kLanesX] = value;
-        missed |= !is_finite(value);
-      } else if (params.boundary == Boundary::constant && is_outside(params, y)) {
-        target[n * Tile::kLanesX] = sampler.fills.outside;
-      } else {
-        missed = true;
+      return y;
+    };
+    constexpr int K = Tile::kTogether;
+#pragma unroll 1
+    for (int step = 0; step < Tile::kPerThread; step += K) {
+      typename Sampler::Place place[K];
+      Value value[K];
+      bool outside[K];
+#pragma unroll
+      for (int n = 0; n < K; ++n) {
+        const Point y = point(step + n);
+        place[n] = sampler.place(params, y);
+        outside[n] = !place[n].inner && params.boundary == Boundary::constant && is_outside(params, y);
+      }
+#pragma unroll
+      for (int n = 0; n < K; ++n)
+        if (place[n].inner) value[n] = sampler.fast(params, place[n]);
+#pragma unroll
+      for (int n = 0; n < K; ++n) {
+        const int x = i + (step + n) * Tile::kLanesX;
+        if (x >= params.size[0]) break;
+        const bool in_window = x >= window_begin && x < window_end;
+        if (!place[n].inner) value[n] = sampler.fills.outside;
+        if (!in_window) value[n] = sampler.fills.window;
+        target[(step + n) * Tile::kLanesX] = value[n];
+        missed |= in_window && !(place[n].inner ? is_finite(value[n]) : outside[n]);
       }
     }
   }

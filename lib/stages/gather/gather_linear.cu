@@ -108,8 +108,8 @@ struct Linear {
   }
 };
 
-using Tile = TileOf<32, 1, 1, 4, 2, 1, 8>;
-using RowTile = TileOf<16, 2, 1, 4, 2, 8, 5>;
+using Tile = TileOf<32, 1, 1, 4, 2, 1, 1, 8>;
+using RowTile = TileOf<16, 2, 1, 4, 2, 8, 1, 5>;
 
 template <class T>
 void gather_typed(DeviceContext& context, const GatherWork& work, const GatherPlan& plan, const void* input,

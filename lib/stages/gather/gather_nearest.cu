@@ -29,7 +29,10 @@ struct Nearest {
 #pragma unroll
     for (int a = 0; a < 3; ++a) first[a] = fixed_point(y.at[a] + (0.5 + volpipe::gather::kSnap)).whole;
     Place place = find(inner, first);
-    place.inner &= !is_outside(params, y);  // half a voxel beyond the ends is rounded to them
+    bool edge = false;  // half a voxel beyond the ends is rounded to them
+#pragma unroll
+    for (int a = 0; a < 3; ++a) edge |= std::uint32_t(first[a] - 1) >= params.between[a];
+    if (edge && place.inner) place.inner = !is_outside(params, y);
     return place;
   }
   __device__ __forceinline__ T fast(const Params&, const Place& place) const {
@@ -120,8 +123,8 @@ void gather_as(DeviceContext& context, const GatherWork& work, const GatherPlan&
                void* output) {
   const auto* voxels = static_cast<const T*>(input);
   const Fills<T> fills = fill_bits_of<T>(work);
-  using Tile = TileOf<16, 2, 1, 4, 2, 4, 8>;
-  using RowTile = TileOf<32, 1, 1, 4, 2, 4, 4>;
+  using Tile = TileOf<16, 2, 1, 4, 2, 4, 4, 6>;
+  using RowTile = TileOf<16, 2, 1, 4, 2, 8, 2, 5>;
   if (work.interpolation == Interpolation::label_linear) {
     const Label<T, std::uint64_t> sampler{plan.inner<std::uint64_t>(sizeof(T), 2, false), voxels, fills};
     return launch_general(context, plan.params(), sampler, output);

@@ -17,8 +17,10 @@ struct StagedTile {
 struct Box {
   std::int32_t size[3];          ///< the first a multiple of 4
   std::int32_t pitch, plane;     ///< in shared memory: from row to row, from plane to plane
-  std::uint32_t per_size1, per_row4;  ///< 2^32 over size[1] and over size[0] / 4, rounded up
+  std::int32_t rows_at_once;     ///< that the threads of a block take, four neighbours a thread
+  std::int32_t planes_at_once, rows_rest;  ///< rows_at_once over size[1]
   bool aligned;                  ///< rows of the source begin at multiples of 4 voxels
+  std::int64_t step[3];          ///< from target plane to target plane along each axis, in 2^-32
 };
 
 template <int N>
@@ -42,40 +44,73 @@ __device__ __forceinline__ float4 load_four(const T* from, bool aligned) {
 /// An element of an axis where it lies in 32 bits.
 inline constexpr std::uint32_t kNoElement = 0xfffffffeu, kFill = 0xfffffffeu, kViewFillElement = 0xffffffffu;
 
+/// Four neighbours of the source to shared memory, as float; complete after wait_for_copies and a barrier.
+template <class T>
+__device__ __forceinline__ void copy_four(float* to, const T* from, bool aligned) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, float>)
+    if (aligned) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(std::uint32_t(__cvta_generic_to_shared(to))), "l"(from));
+      return;
+    }
+#endif
+  *reinterpret_cast<float4*>(to) = load_four(from, aligned);
+}
+__device__ __forceinline__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 /// Fills the box whose first tap is `low` and waits for it.
 template <class T>
 __device__ __forceinline__ void stage(const Params& params, const Box& box, const T* input, const Fills<float>& fills,
                                       float* voxels, const std::int32_t (&low)[3]) {
-  auto* const elements_x = reinterpret_cast<std::uint32_t*>(voxels + box.plane * box.size[2]);
-  std::uint32_t* const elements_y = elements_x + box.size[0];
-  std::uint32_t* const elements_z = elements_y + box.size[1];
-  for (int e = threadIdx.x; e < box.size[0] + box.size[1] + box.size[2]; e += kThreads) {
-    const int a = e < box.size[0] ? 0 : e < box.size[0] + box.size[1] ? 1 : 2;
-    const int b = e - (a > 0 ? box.size[0] : 0) - (a > 1 ? box.size[1] : 0);
-    const std::int64_t element = element_of(params.axes[a], std::int64_t(low[a]) + b, params.boundary);
-    elements_x[e] = element == kOutside ? kFill : element == kViewFill ? kViewFillElement : std::uint32_t(element);
-  }
-  __syncthreads();
-  const AxisView& x_axis = params.axes[0];
-  const bool straight = x_axis.stride == 1 && low[0] >= x_axis.begin && low[0] + box.size[0] <= x_axis.end;
-  const std::uint32_t row4 = std::uint32_t(box.size[0]) / 4, count = row4 * std::uint32_t(box.size[1] * box.size[2]);
-  for (std::uint32_t e = threadIdx.x; e < count; e += kThreads) {
-    const std::uint32_t row = __umulhi(e, box.per_row4), x4 = e - row * row4;
-    const std::uint32_t z = __umulhi(row, box.per_size1), y = row - z * std::uint32_t(box.size[1]);
-    const std::uint32_t ey = elements_y[y], ez = elements_z[z];
-    float4 four;
-    if (ey < kNoElement && ez < kNoElement && straight) {
-      four = load_four(input + (ey + ez + elements_x[0] + 4 * x4), box.aligned);
-    } else {
-      const auto voxel = [&](int v) {
-        const std::uint32_t ex = elements_x[4 * x4 + v];
-        if (ex == kFill || ey == kFill || ez == kFill) return fills.outside;
-        if (ex == kViewFillElement || ey == kViewFillElement || ez == kViewFillElement) return fills.view;
-        return float(__ldg(input + (ex + ey + ez)));
-      };
-      four = make_float4(voxel(0), voxel(1), voxel(2), voxel(3));
+  const int row4 = box.size[0] / 4, row = int(threadIdx.x) / row4, x = 4 * (int(threadIdx.x) - row * row4);
+  int z = row / box.size[1], y = row - z * box.size[1];
+  const auto next = [&] {
+    z += box.planes_at_once;
+    y += box.rows_rest;
+    if (y >= box.size[1]) {
+      y -= box.size[1];
+      ++z;
     }
-    *reinterpret_cast<float4*>(voxels + z * box.plane + y * box.pitch + 4 * x4) = four;
+  };
+  bool inner = params.axes[0].stride == 1;
+#pragma unroll
+  for (int a = 0; a < 3; ++a) inner &= low[a] >= params.axes[a].begin && low[a] + box.size[a] <= params.axes[a].end;
+  if (inner) {
+    const T* from = input + params.axes[0].offset + low[0] + x;
+    const std::int64_t stride_y = params.axes[1].stride, stride_z = params.axes[2].stride;
+    from += params.axes[1].offset + low[1] * stride_y + params.axes[2].offset + low[2] * stride_z;
+    if (row < box.rows_at_once)
+      for (; z < box.size[2]; next())
+        copy_four(voxels + z * box.plane + y * box.pitch + x, from + (y * stride_y + z * stride_z), box.aligned);
+    wait_for_copies();
+  } else {
+    auto* const elements_x = reinterpret_cast<std::uint32_t*>(voxels + box.plane * box.size[2]);
+    std::uint32_t* const elements_y = elements_x + box.size[0];
+    std::uint32_t* const elements_z = elements_y + box.size[1];
+    for (int e = threadIdx.x; e < box.size[0] + box.size[1] + box.size[2]; e += kThreads) {
+      const int a = e < box.size[0] ? 0 : e < box.size[0] + box.size[1] ? 1 : 2;
+      const int b = e - (a > 0 ? box.size[0] : 0) - (a > 1 ? box.size[1] : 0);
+      const std::int32_t first = a == 0 ? low[0] : a == 1 ? low[1] : low[2];
+      const std::int64_t element = element_of(params.axes[a], std::int64_t(first) + b, params.boundary);
+      elements_x[e] = element == kOutside ? kFill : element == kViewFill ? kViewFillElement : std::uint32_t(element);
+    }
+    __syncthreads();
+    if (row < box.rows_at_once)
+      for (; z < box.size[2]; next()) {
+        const std::uint32_t ey = elements_y[y], ez = elements_z[z];
+        const auto voxel = [&](int v) {
+          const std::uint32_t ex = elements_x[x + v];
+          if (ex == kFill || ey == kFill || ez == kFill) return fills.outside;
+          if (ex == kViewFillElement || ey == kViewFillElement || ez == kViewFillElement) return fills.view;
+          return float(__ldg(input + (ex + ey + ez)));
+        };
+        *reinterpret_cast<float4*>(voxels + z * box.plane + y * box.pitch + x) =
+            make_float4(voxel(0), voxel(1), voxel(2), voxel(3));
+      }
   }
   __syncthreads();
 }
@@ -145,36 +180,57 @@ __global__ void __launch_bounds__(kThreads, N == 2 ? 4 : 3)
   const int i = x0 + lane % 8 + warp % 2 * 8, j = y0 + lane / 8 + warp / 2 * 4;
   bool missed = false;
   if (i < params.size[0] && j < params.size[1]) {
-    const bool column_in_window = i >= params.window_begin[0] && i < params.window_end[0] &&
-                                  j >= params.window_begin[1] && j < params.window_end[1];
     const std::int64_t target_plane = std::int64_t(params.size[0]) * params.size[1];
     float* target = output + z0 * target_plane + std::int64_t(j) * params.size[0] + i;
     const int end = min(z0 + kZ, params.size[2]);
-    const double x = i, y_row = j;
-    double z = z0;
-#pragma unroll(N == 2 ? 2 : 1)
-    for (int k = z0; k < end; ++k, ++z, target += target_plane) {
-      if (!column_in_window || k < params.window_begin[2] || k >= params.window_end[2]) {
-        *target = fills.window;
-        continue;
-      }
-      const Point y = volpipe::gather::apply(params.start, {x, y_row, z});
-      if (!within && is_outside(params, y)) {
-        if (params.boundary == Boundary::constant) *target = fills.outside;
-        else missed = true;
-        continue;
-      }
-      float t[3];
-      std::int32_t at[3];
+    const bool column_in_window = i >= params.window_begin[0] && i < params.window_end[0] &&
+                                  j >= params.window_begin[1] && j < params.window_end[1];
+    const auto sample = [&](const std::int32_t (&tap)[3], const std::uint32_t (&fraction)[3]) {
+      const float t[3] = {to_float(fraction[0]) - float(kMiddle), to_float(fraction[1]) - float(kMiddle),
+                          to_float(fraction[2]) - float(kMiddle)};
+      const float value =
+          staged_value<N>(params, box, voxels + (tap[2] * box.plane + tap[1] * box.pitch + tap[0]), t);
+      missed |= !is_finite(value);
+      return value;
+    };
+    if (within && column_in_window && z0 >= params.window_begin[2] && end <= params.window_end[2]) {
+      // Everything is found: steps of 2^-32 do.
+      const Point first = volpipe::gather::apply(params.start, {double(i), double(j), double(z0)});
+      std::int64_t at[3];
 #pragma unroll
       for (int a = 0; a < 3; ++a) {
-        const FixedPoint point = fixed_point(y.at[a] + kMiddle);
-        at[a] = point.whole - (N - 1) / 2 - low[a];
-        t[a] = to_float(point.fraction) - float(kMiddle);
+        const FixedPoint point = fixed_point(first.at[a] + kMiddle);
+        at[a] = std::int64_t(point.whole - (N - 1) / 2 - low[a]) << 32 | point.fraction;
       }
-      const float value = staged_value<N>(params, box, voxels + (at[2] * box.plane + at[1] * box.pitch + at[0]), t);
-      *target = value;
-      missed |= !is_finite(value);
+#pragma unroll(N == 2 ? 2 : 1)
+      for (int k = z0; k < end; ++k, target += target_plane) {
+        const std::int32_t tap[3] = {std::int32_t(at[0] >> 32), std::int32_t(at[1] >> 32), std::int32_t(at[2] >> 32)};
+        const std::uint32_t fraction[3] = {std::uint32_t(at[0]), std::uint32_t(at[1]), std::uint32_t(at[2])};
+        *target = sample(tap, fraction);
+#pragma unroll
+        for (int a = 0; a < 3; ++a) at[a] += box.step[a];
+      }
+    } else {
+#pragma unroll 1
+      for (int k = z0; k < end; ++k, target += target_plane) {
+        const Point y = volpipe::gather::apply(params.start, {double(i), double(j), double(k)});
+        if (!column_in_window || k < params.window_begin[2] || k >= params.window_end[2]) {
+          *target = fills.window;
+        } else if (is_outside(params, y)) {
+          *target = fills.outside;
+          missed |= params.boundary != Boundary::constant;
+        } else {
+          std::int32_t tap[3];
+          std::uint32_t fraction[3];
+#pragma unroll
+          for (int a = 0; a < 3; ++a) {
+            const FixedPoint point = fixed_point(y.at[a] + kMiddle);
+            tap[a] = point.whole - (N - 1) / 2 - low[a];
+            fraction[a] = point.fraction;
+          }
+          *target = sample(tap, fraction);
+        }
+      }
     }
   }
   if (__syncthreads_or(missed) && threadIdx.x == 0)
