@@ -85,29 +85,54 @@ bool GatherPlan::is_narrow(std::size_t element_bytes) const {
   return (last + 4) * std::int64_t(element_bytes) <= std::int64_t(1) << 32;
 }
 
-std::optional<Box> plan_box(const Params& params, int taps, int tile_z, std::size_t voxel_bytes, const void* input) {
-  constexpr std::size_t kMostBytes = 80 * 1024;
+namespace {
+
+/// Four neighbours of which a tap is one lie at most `taps` / 2 from a point of the tile, and 1.5 more along x.
+void plan_reach(Box& box, const Params& params, int taps, const std::array<int, 3>& tile) {
+  Matrix3 linear;
+  for (int a = 0; a < 3; ++a)
+    for (int b = 0; b < 3; ++b) linear[a][std::size_t(b)] = params.start.m[a][b];
+  const bool singular = !(std::fabs(linear.determinant()) > 1e-3);
+  const Matrix3 to_target = singular ? Matrix3{} : linear.inverse();
+  for (int a = 0; a < 3; ++a) {
+    double reach = (tile[std::size_t(a)] - 1) / 2.0 + 0.01;
+    for (int b = 0; b < 3; ++b) {
+      box.to_target[a][b] = float(to_target[a][std::size_t(b)]);
+      reach += std::fabs(to_target[a][std::size_t(b)]) * (taps / 2.0 + (b == 0 ? 1.5 : 0));
+    }
+    box.half[a] = float(tile[std::size_t(a)] - 1) / 2;
+    box.reach[a] = float(reach);
+  }
+}
+
+}  // namespace
+
+std::optional<Box> plan_box(DeviceContext& context, const Params& params, int taps, const std::array<int, 3>& tile,
+                            int pitch_step, int pitch_rest, std::size_t voxel_bytes, const void* input) {
+  constexpr std::size_t kMostBytes = 112 * 1024;  // two blocks of a multiprocessor
   Box box{};
-  const int tile[3] = {StagedTile::kX, StagedTile::kY, tile_z};
   for (int a = 0; a < 3; ++a) {
     double extent = 0;
-    for (int b = 0; b < 3; ++b) extent += std::fabs(params.start.m[a][b]) * (tile[b] - 1);
+    for (int b = 0; b < 3; ++b) extent += std::fabs(params.start.m[a][b]) * (tile[std::size_t(b)] - 1);
     if (!(extent < 128)) return {};
     box.size[a] = int(extent + 1e-5) + 1 + taps;
+    box.step[a] = std::llround(std::ldexp(params.start.m[a][2], 32));
   }
   const auto is_multiple = [](std::int64_t n) { return n % 4 == 0; };
   box.aligned = params.axes[0].stride == 1 && is_multiple(params.axes[1].stride) && is_multiple(params.axes[2].stride) &&
                 is_multiple(params.axes[1].offset) && is_multiple(params.axes[2].offset) &&
                 reinterpret_cast<std::uintptr_t>(input) % (4 * voxel_bytes) == 0;
-  box.size[0] = std::max((box.size[0] + (box.aligned ? 3 : 0) + 3) / 4 * 4, 8);
-  // These remainders by 32 keep the 8 x 4 lanes of a warp on different banks of shared memory, most of them.
-  box.pitch = box.size[0] + (24 - box.size[0] % 16) % 16;
+  box.size[0] = (box.size[0] + (box.aligned ? 3 : 0) + 3) / 4 * 4;
+  box.pitch = box.size[0] + (pitch_step + pitch_rest - box.size[0] % pitch_step) % pitch_step;
   box.plane = (box.pitch * box.size[1] + 31) / 32 * 32;
   box.rows_at_once = kThreads / (box.size[0] / 4);
   box.planes_at_once = box.rows_at_once / box.size[1];
   box.rows_rest = box.rows_at_once % box.size[1];
-  for (int a = 0; a < 3; ++a) box.step[a] = std::llround(std::ldexp(params.start.m[a][2], 32));
-  if (shared_bytes(box) > kMostBytes) return {};
+  plan_reach(box, params, taps, tile);
+  int most = 0;
+  VOLPIPE_CHECK_CUDA(
+      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, context.device().index()));
+  if (shared_bytes(box) > std::min(kMostBytes, std::size_t(most))) return {};
   return box;
 }
 

@@ -67,7 +67,7 @@ struct Linear {
   Input input;
   Fills<A> fills;
 
-  __device__ __forceinline__ Place place(const Params&, const Point& y) const {
+  __device__ __forceinline__ Place place(const Params& params, const Point& y) const {
     Place place;
     std::int32_t first[3];
 #pragma unroll
@@ -80,7 +80,16 @@ struct Linear {
         place.t[a] = split(y.at[a], first[a]);
       }
     }
-    const Found<Offset> found = find(inner, first);
+    Found<Offset> found = find(inner, first);
+    if (!found.inner) {  // what lies at the last voxel has no next one
+#pragma unroll
+      for (int a = 0; a < 3; ++a)
+        if (y.at[a] <= params.last[a] && y.at[a] >= params.last[a] - 1.5 * volpipe::gather::kSnap) {
+          first[a] = std::int32_t(params.axes[a].size) - 2;
+          place.t[a] = 1;
+        }
+      found = find(inner, first);
+    }
     place.offset = found.offset;
     place.inner = found.inner;
     return place;

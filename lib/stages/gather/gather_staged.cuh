@@ -2,30 +2,34 @@
 // view and boundary resolved, and the taps are read there. For .cu files compiled with -fmad=false.
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "stages/gather/gather_device.cuh"
 
 namespace volpipe::cuda::gathering {
 
-/// A tile is kX x kY x Z voxels; a warp's lanes lie on 8 x 4 of them, a thread takes a column along z.
-struct StagedTile {
-  static constexpr int kX = 16, kY = 16;
+/// How target voxels are dealt: a warp's lanes lie on kLanesX voxels along x, a thread takes a column of kZ voxels.
+/// Rows of the box in shared memory are kPitchRest + a multiple of kPitchStep apart, so that the lanes of a warp, under a
+/// moderate rotation, lie on different banks, most of them.
+template <int N>
+struct Staging {
+  static constexpr bool kRows = N > 2;
+  static constexpr int kX = kRows ? 32 : 16, kY = kRows ? 8 : 16, kZ = kRows ? 8 : 16, kLanesX = kRows ? 32 : 8;
+  static constexpr int kPitchStep = kRows ? 32 : 16, kPitchRest = kRows ? 0 : 8;
 };
 
 /// The box of the source under any tile, as the host planned it. Lengths in voxels.
 struct Box {
-  std::int32_t size[3];          ///< the first a multiple of 4
-  std::int32_t pitch, plane;     ///< in shared memory: from row to row, from plane to plane
-  std::int32_t rows_at_once;     ///< that the threads of a block take, four neighbours a thread
+  std::int32_t size[3];                    ///< the first a multiple of 4
+  std::int32_t pitch, plane;               ///< in shared memory: from row to row, from plane to plane
+  std::int32_t rows_at_once;               ///< that the threads of a block take, four neighbours a thread
   std::int32_t planes_at_once, rows_rest;  ///< rows_at_once over size[1]
-  bool aligned;                  ///< rows of the source begin at multiples of 4 voxels
-  std::int64_t step[3];          ///< from target plane to target plane along each axis, in 2^-32
-};
-
-template <int N>
-struct StagedKernel {
-  static constexpr int kZ = N == 2 ? 16 : 8;
+  bool aligned;                            ///< rows of the source begin at multiples of 4 voxels
+  std::int64_t step[3];                    ///< from target plane to target plane along each axis, in 2^-32
+  /// From the source to the target, and how far along each of its axes from the centre of the tile four neighbours can
+  /// lie of which a tap is one.
+  float to_target[3][3], half[3], reach[3];
 };
 
 /// Four neighbours of the source as float.
@@ -65,7 +69,7 @@ __device__ __forceinline__ void wait_for_copies() {
 /// Fills the box whose first tap is `low` and waits for it.
 template <class T>
 __device__ __forceinline__ void stage(const Params& params, const Box& box, const T* input, const Fills<float>& fills,
-                                      float* voxels, const std::int32_t (&low)[3]) {
+                                      float* voxels, const std::int32_t (&low)[3], const Point& corner) {
   const int row4 = box.size[0] / 4, row = int(threadIdx.x) / row4, x = 4 * (int(threadIdx.x) - row * row4);
   int z = row / box.size[1], y = row - z * box.size[1];
   const auto next = [&] {
@@ -76,6 +80,23 @@ __device__ __forceinline__ void stage(const Params& params, const Box& box, cons
       ++z;
     }
   };
+  float from_centre[3];
+#pragma unroll
+  for (int a = 0; a < 3; ++a) {
+    from_centre[a] = -box.half[a];
+#pragma unroll
+    for (int b = 0; b < 3; ++b)
+      from_centre[a] = fmaf(box.to_target[a][b], float(double(low[b]) - corner.at[b]) + (b == 0 ? float(x) + 1.5f : 0.f),
+                            from_centre[a]);
+  }
+  const auto is_needed = [&] {
+    bool needed = true;
+#pragma unroll
+    for (int a = 0; a < 3; ++a)
+      needed &= fabsf(fmaf(box.to_target[a][1], float(y), fmaf(box.to_target[a][2], float(z), from_centre[a]))) <=
+                box.reach[a];
+    return needed;
+  };
   bool inner = params.axes[0].stride == 1;
 #pragma unroll
   for (int a = 0; a < 3; ++a) inner &= low[a] >= params.axes[a].begin && low[a] + box.size[a] <= params.axes[a].end;
@@ -85,7 +106,8 @@ __device__ __forceinline__ void stage(const Params& params, const Box& box, cons
     from += params.axes[1].offset + low[1] * stride_y + params.axes[2].offset + low[2] * stride_z;
     if (row < box.rows_at_once)
       for (; z < box.size[2]; next())
-        copy_four(voxels + z * box.plane + y * box.pitch + x, from + (y * stride_y + z * stride_z), box.aligned);
+        if (is_needed())
+          copy_four(voxels + z * box.plane + y * box.pitch + x, from + (y * stride_y + z * stride_z), box.aligned);
     wait_for_copies();
   } else {
     auto* const elements_x = reinterpret_cast<std::uint32_t*>(voxels + box.plane * box.size[2]);
@@ -101,6 +123,7 @@ __device__ __forceinline__ void stage(const Params& params, const Box& box, cons
     __syncthreads();
     if (row < box.rows_at_once)
       for (; z < box.size[2]; next()) {
+        if (!is_needed()) continue;
         const std::uint32_t ey = elements_y[y], ez = elements_z[z];
         const auto voxel = [&](int v) {
           const std::uint32_t ex = elements_x[x + v];
@@ -151,13 +174,14 @@ __device__ __forceinline__ float staged_value(const Params& params, const Box& b
 
 /// What gather_inner does, without fields.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads, N == 2 ? 4 : 3)
+__global__ void __launch_bounds__(kThreads, N == 2 ? 4 : 2)
     gather_staged(const __grid_constant__ Params params, const __grid_constant__ Box box, const T* input,
                   const Fills<float> fills, float* output, const TileList rest) {
-  constexpr int kZ = StagedKernel<N>::kZ;
+  using Tile = Staging<N>;
+  constexpr int kZ = Tile::kZ;
   constexpr double kMiddle = N % 2 ? 0.5 : 0;  // of the cell of a tap
   extern __shared__ char shared[];
-  const int x0 = int(blockIdx.x) * StagedTile::kX, y0 = int(blockIdx.y) * StagedTile::kY, z0 = int(blockIdx.z) * kZ;
+  const int x0 = int(blockIdx.x) * Tile::kX, y0 = int(blockIdx.y) * Tile::kY, z0 = int(blockIdx.z) * kZ;
 
   const Point corner = volpipe::gather::apply(params.start, {double(x0), double(y0), double(z0)});
   std::int32_t low[3];
@@ -165,7 +189,7 @@ __global__ void __launch_bounds__(kThreads, N == 2 ? 4 : 3)
 #pragma unroll
   for (int a = 0; a < 3; ++a) {
     const double(&m)[4] = params.start.m[a];
-    const double along[3] = {m[0] * (StagedTile::kX - 1), m[1] * (StagedTile::kY - 1), m[2] * (kZ - 1)};
+    const double along[3] = {m[0] * (Tile::kX - 1), m[1] * (Tile::kY - 1), m[2] * (kZ - 1)};
     const double least = corner.at[a] + (fmin(along[0], 0.0) + fmin(along[1], 0.0) + fmin(along[2], 0.0)) - 1e-6;
     const double most = corner.at[a] + (fmax(along[0], 0.0) + fmax(along[1], 0.0) + fmax(along[2], 0.0)) + 1e-6;
     meets &= most >= 0 && least <= params.last[a];
@@ -175,9 +199,11 @@ __global__ void __launch_bounds__(kThreads, N == 2 ? 4 : 3)
   if (box.aligned && low[0] >= params.axes[0].begin) low[0] -= (params.axes[0].offset + low[0]) & 3;
 
   auto* const voxels = reinterpret_cast<float*>(shared);
-  if (meets) stage(params, box, input, fills, voxels, low);
+  if (meets) stage(params, box, input, fills, voxels, low, corner);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int i = x0 + lane % 8 + warp % 2 * 8, j = y0 + lane / 8 + warp / 2 * 4;
+  constexpr int kAcross = Tile::kX / Tile::kLanesX, kLanesY = 32 / Tile::kLanesX;
+  const int i = x0 + lane % Tile::kLanesX + warp % kAcross * Tile::kLanesX;
+  const int j = y0 + lane / Tile::kLanesX + warp / kAcross * kLanesY;
   bool missed = false;
   if (i < params.size[0] && j < params.size[1]) {
     const std::int64_t target_plane = std::int64_t(params.size[0]) * params.size[1];
@@ -237,8 +263,9 @@ __global__ void __launch_bounds__(kThreads, N == 2 ? 4 : 3)
     rest.tiles[atomicAdd(rest.count, 1)] = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
 }
 
-/// Host: the box under the tiles of `taps` taps an axis; none where it is too large to stage.
-std::optional<Box> plan_box(const Params& params, int taps, int tile_z, std::size_t voxel_bytes, const void* input);
+/// Host: a box for tiles of `tile` voxels and `taps` taps an axis; none where it is too large to stage.
+std::optional<Box> plan_box(DeviceContext& context, const Params& params, int taps, const std::array<int, 3>& tile,
+                            int pitch_step, int pitch_rest, std::size_t voxel_bytes, const void* input);
 
 /// Shared memory of a box.
 inline std::size_t shared_bytes(const Box& box) {
@@ -250,16 +277,17 @@ inline std::size_t shared_bytes(const Box& box) {
 template <class T, int N, class General>
 bool launch_staged(DeviceContext& context, const GatherPlan& plan, const T* input, const Fills<float>& fills,
                    const General& general, void* output) {
-  constexpr int kZ = StagedKernel<N>::kZ;
+  using Tile = Staging<N>;
   const Params& params = plan.params();
   if (params.field_count || !plan.is_narrow(sizeof(T)) || !fits_grid(params)) return false;
-  const std::optional<Box> box = plan_box(params, N, kZ, sizeof(T), input);
+  const std::optional<Box> box = plan_box(context, params, N, {Tile::kX, Tile::kY, Tile::kZ}, Tile::kPitchStep,
+                                          Tile::kPitchRest, sizeof(T), input);
   if (!box) return false;
   const std::size_t bytes = shared_bytes(*box);
   const auto kernel = gather_staged<T, N>;
   if (bytes > 48 * 1024)
     VOLPIPE_CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
-  launch_with_rest(context, params, tiling_of<StagedTile::kX, StagedTile::kY, kZ>(params), general, output,
+  launch_with_rest(context, params, tiling_of<Tile::kX, Tile::kY, Tile::kZ>(params), general, output,
                    [&](const dim3& grid, const TileList& rest) {
                      kernel<<<grid, kThreads, bytes, stream_of(context)>>>(params, *box, input, fills,
                                                                            static_cast<float*>(output), rest);
