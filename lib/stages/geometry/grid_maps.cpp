@@ -41,6 +41,10 @@ std::string in_words(double voxels) {
 
 Interpolation interpolation_for(const VolumeInfo& input, const SamplingParams& params) {
   if (input.kind == ImageKind::label) return Interpolation::nearest;  // anything else would mix label values
+  if (params.interpolation == Interpolation::label_linear)
+    throw Error(ErrorCode::usage,
+                "'interpolation' label_linear is for labels, and this is an image: choose another, or "
+                "say in the spec that its kind is label");
   return params.interpolation.value_or(Interpolation::linear);
 }
 
@@ -49,8 +53,8 @@ bool antialiases(const VolumeInfo& input, const SamplingParams& params, Interpol
 }
 
 AxisMatrix sampled(std::int64_t size, const AxisSamples& samples, Interpolation interpolation, Boundary boundary,
-                   bool antialias) {
-  AxisMatrix sampling = sample_axis(size, samples.coordinates, interpolation, boundary);
+                   bool antialias, double tolerance) {
+  AxisMatrix sampling = sample_axis(size, samples.coordinates, interpolation, boundary, tolerance);
   if (!antialias || samples.scale <= 1) return sampling;
   auto smoothed = AxisMatrix::compose(sampling, antialias_axis(size, samples.scale));
   if (!smoothed)
@@ -142,14 +146,16 @@ AxisSamples regular_samples(std::int64_t size, double scale, double offset) {
   return samples;
 }
 
-GridMap sampling_map(const VolumeInfo& input, const std::array<AxisSamples, 3>& axes, const SamplingParams& params) {
+GridMap sampling_map(const VolumeInfo& input, const std::array<AxisSamples, 3>& axes, const SamplingParams& params,
+                     double tolerance) {
   const Interpolation interpolation = interpolation_for(input, params);
   const bool antialias = antialiases(input, params, interpolation);
   std::array<AxisRule, 3> rules;
   bool smooths = false;
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    rules[axis] = {sampled(input.geometry.size()[axis], axes[axis], interpolation, params.boundary, antialias),
-                   axes[axis].scale, axes[axis].offset};
+    rules[axis] = {
+        sampled(input.geometry.size()[axis], axes[axis], interpolation, params.boundary, antialias, tolerance),
+        axes[axis].scale, axes[axis].offset};
     smooths = smooths || !rules[axis].matrix.copies();
   }
   GridMap map = grid_map(input, kSameAxes, std::move(rules), params.fill);
