@@ -16,11 +16,12 @@ namespace volpipe {
 /// Which images of an item a stage acts on unless "on" says otherwise.
 enum class StageTargets : std::uint8_t { all, images, labels };
 
+/// One of the kinds that the planner knows: PointwiseStage, SeparableStage, GatherStage, MeasuringStage,
+/// RearrangingStage. What comes out for what goes in is known without voxels (but for MeasuringStage); asking throws
+/// Error(input | usage) when the stage cannot act on it.
 class Stage {
  public:
   virtual ~Stage() = default;
-  /// What comes out for what goes in, without voxels. Throws Error(input | usage) when the stage cannot act on it.
-  virtual VolumeInfo output(const VolumeInfo& input) const = 0;
 };
 
 struct StageDefinition {
