@@ -16,8 +16,6 @@ void check_vectors(const VolumeInfo& info, const std::string& name) {
                                     "; a field has 3 (x, y, z) of float32 or float64");
 }
 
-/// A copy as float32 of a file that stores its vectors as integers with a slope would be float32 already; others are
-/// not fields.
 }  // namespace
 
 FieldSource field_source(const std::string& name, const StageContext& context) {

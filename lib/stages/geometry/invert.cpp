@@ -43,7 +43,8 @@ StageDefinition stage_invert() {
                                .family = "geometry",
                                .summary = "undo an earlier stage",
                                .targets = StageTargets::all,
-                               .example = {{"op", "invert"}, {"of", "flip"}}},
+                               .example = {{"op", "invert"}, {"of", "flip"}},
+                               .needs = {.stages = {{{"op", "flip"}, {"axes", "x"}}}}},
                               std::move(parameters));
 }
 

@@ -52,12 +52,14 @@ StageDefinition stage_map_coordinates() {
            "image of the item, or file, of 3 components (x, y, z): where each voxel of its grid is found")
       .add("units", &Params::units, {}, "index: voxels of the image (SciPy's map_coordinates, x first); world: RAS mm");
   add_sampling_parameters(parameters);
-  return define_stage<MapCoordinates>({.op = "map_coordinates",
-                                       .family = "geometry",
-                                       .summary = "sample at coordinates given for each voxel",
-                                       .targets = StageTargets::all,
-                                       .example = {{"op", "map_coordinates"}, {"coordinates", "coordinates"}}},
-                                      std::move(parameters));
+  return define_stage<MapCoordinates>(
+      {.op = "map_coordinates",
+       .family = "geometry",
+       .summary = "sample at coordinates given for each voxel",
+       .targets = StageTargets::all,
+       .example = {{"op", "map_coordinates"}, {"coordinates", "places"}, {"on", "image"}},
+       .needs = {.images = {"places"}, .components = 3}},
+      std::move(parameters));
 }
 
 }  // namespace volpipe

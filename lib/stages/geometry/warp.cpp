@@ -88,7 +88,8 @@ StageDefinition stage_warp() {
                              .family = "geometry",
                              .summary = "deform by a displacement field",
                              .targets = StageTargets::all,
-                             .example = {{"op", "warp"}, {"field", "field"}}},
+                             .example = {{"op", "warp"}, {"field", "field"}, {"on", "image"}},
+                             .needs = {.images = {"field"}, .components = 3}},
                             std::move(parameters));
 }
 
