@@ -5,6 +5,7 @@
 #include <map>
 
 #include "pipeline/pipeline.h"
+#include "support/pipeline_runs.h"
 #include "spec/json_text.h"
 #include "spec/variables.h"
 
