@@ -127,13 +127,15 @@ struct AxisView {
 VOLPIPE_HD inline std::int64_t nearest_index(double c) { return std::int64_t(std::floor(c + (0.5 + kSnap))); }
 
 /// Splits c at its lower voxel; what is within kSnap of a voxel is that voxel.
+VOLPIPE_HD inline double split(double c, double& lower) {
+  const double floor_c = std::floor(c), t = c - floor_c;
+  const bool at_upper = t > 1 - kSnap;
+  lower = at_upper ? floor_c + 1 : floor_c;
+  return t < kSnap || at_upper ? 0 : t;
+}
 VOLPIPE_HD inline double split(double c, std::int64_t& lower) {
-  double floor_c = std::floor(c), t = c - floor_c;
-  if (t < kSnap) t = 0;
-  if (t > 1 - kSnap) {
-    t = 0;
-    floor_c += 1;
-  }
+  double floor_c;
+  const double t = split(c, floor_c);
   lower = std::int64_t(floor_c);
   return t;
 }
@@ -164,41 +166,56 @@ VOLPIPE_HD constexpr int tap_count(Interpolation interpolation) {
   }
 }
 
-/// Weights of the taps first, first + 1, ... at coordinate c (linear has its own path). Sources: Unser 1999 for the
+/// How far below the voxel of tap_position the first tap is.
+VOLPIPE_HD constexpr int taps_below(Interpolation interpolation) { return (tap_count(interpolation) - 1) / 2; }
+
+/// The voxel that the taps of a coordinate are counted from, and how far the coordinate is above it: [0, 1), or
+/// [-1/2, 1/2) for odd numbers of taps.
+template <class Index>
+VOLPIPE_HD inline double tap_position(Interpolation interpolation, double c, Index& voxel) {
+  if (tap_count(interpolation) % 2 == 0) return split(c, voxel);
+  const double nearest = std::floor(c + 0.5);
+  voxel = Index(nearest);
+  return c - nearest;
+}
+
+/// sin(pi x / 3) / (pi / 3) for x in [0, 1], to the last bits: what is left of Lanczos' kernel when the factors that its
+/// taps share are gone.
+VOLPIPE_HD inline double lanczos_sine(double x) {
+  constexpr double kThird = 3.14159265358979323846 / 3;
+  const double y = kThird * x, z = y * y;
+  double sum = 1.0 / 355687428096000;  // 1 / 17!
+  sum = std::fma(sum, -z, 1.0 / 1307674368000);
+  sum = std::fma(sum, -z, 1.0 / 6227020800);
+  sum = std::fma(sum, -z, 1.0 / 39916800);
+  sum = std::fma(sum, -z, 1.0 / 362880);
+  sum = std::fma(sum, -z, 1.0 / 5040);
+  sum = std::fma(sum, -z, 1.0 / 120);
+  sum = std::fma(sum, -z, 1.0 / 6);
+  sum = std::fma(sum, -z, 1.0);
+  return sum * x;
+}
+
+/// Weights of the taps for the distance that tap_position gave (linear has its own path). Sources: Unser 1999 for the
 /// B-splines, Keys 1981 (a = -1/2) for cubic, Duchon 1979 for Lanczos.
 template <class A>
-VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::int64_t& first, A* w) {
-  std::int64_t lower;
-  double at;
-  if (interpolation == Interpolation::bspline2 || interpolation == Interpolation::bspline4) {
-    lower = std::int64_t(std::floor(c + 0.5));
-    at = c - double(lower);
-  } else {
-    at = split(c, lower);
-  }
+VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double at, A* w) {
   const A t = A(at), u = 1 - t;
   switch (interpolation) {
     case Interpolation::cubic:
-      first = lower - 1;
       w[0] = t * std::fma(t, std::fma(A(-0.5), t, A(1)), A(-0.5));
       w[1] = std::fma(t * t, std::fma(A(1.5), t, A(-2.5)), A(1));
       w[2] = std::fma(u * u, std::fma(A(1.5), u, A(-2.5)), A(1));
       w[3] = u * std::fma(u, std::fma(A(-0.5), u, A(1)), A(-0.5));
-      if (t == 0) {
-        w[0] = w[2] = w[3] = 0;
-        w[1] = 1;
-      }
       return;
     case Interpolation::bspline2: {
       const A low = A(0.5) - t, high = A(0.5) + t;
-      first = lower - 1;
       w[0] = A(0.5) * low * low;
       w[1] = std::fma(-t, t, A(0.75));
       w[2] = A(0.5) * high * high;
       return;
     }
     case Interpolation::bspline3:
-      first = lower - 1;
       w[0] = u * u * u / 6;
       w[1] = std::fma(A(-0.5) * t * t, 2 - t, A(2.0 / 3));
       w[2] = std::fma(A(-0.5) * u * u, 2 - u, A(2.0 / 3));
@@ -206,7 +223,6 @@ VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::i
       return;
     case Interpolation::bspline4: {
       const A low = A(0.5) - t, high = A(0.5) + t, y = 1 + t, z = 1 - t;
-      first = lower - 2;
       w[0] = low * low * low * low / 24;
       w[1] = std::fma(y, std::fma(y, std::fma(y, (5 - y) / 6, A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
       w[2] = std::fma(t * t, std::fma(t * t, A(0.25), A(-0.625)), A(115.0 / 192));
@@ -215,7 +231,6 @@ VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::i
       return;
     }
     case Interpolation::bspline5: {
-      first = lower - 2;
       for (int side = 0; side < 2; ++side) {
         const A x = side == 0 ? t : u, x1 = x + 1, far = 1 - x;
         const A near_weight = std::fma(x * x, std::fma(x * x, std::fma(x, A(-1.0 / 12), A(0.25)), A(-0.5)), A(0.55));
@@ -230,21 +245,56 @@ VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::i
       return;
     }
     default: {  // lanczos3: sinc(x) sinc(x / 3) but for factors that the normalisation removes
-      first = lower - 2;
-      if (at < 1e-12) {
-        for (int tap = 0; tap < 6; ++tap) w[tap] = tap == 2 ? 1 : 0;
-        return;
-      }
-      constexpr double kPi = 3.14159265358979323846;
-      double sum = 0, weights[6];
-      for (int tap = 0; tap < 6; ++tap) {
-        const double x = at + 2 - tap;
-        weights[tap] = (tap % 2 ? -1 : 1) * std::sin(kPi / 3 * x) / (x * x);
-        sum += weights[tap];
-      }
-      for (int tap = 0; tap < 6; ++tap) w[tap] = A(weights[tap] / sum);
+      const double below = lanczos_sine(at), above = lanczos_sine(1 - at), both = below + above;
+      const double weights[6] = {above / ((2 + at) * (2 + at)), -both / ((1 + at) * (1 + at)),
+                                 below / (at * at),             above / ((1 - at) * (1 - at)),
+                                 -both / ((2 - at) * (2 - at)), below / ((3 - at) * (3 - at))};
+      double sum = 0;
+      for (int tap = 0; tap < 6; ++tap) sum += weights[tap];
+      for (int tap = 0; tap < 6; ++tap) w[tap] = at == 0 ? A(tap == 2) : A(weights[tap] / sum);
     }
   }
+}
+
+/// tap_position and tap_weights in one: the taps are first, first + 1, ...
+template <class A>
+VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::int64_t& first, A* w) {
+  std::int64_t voxel;
+  const double at = tap_position(interpolation, c, voxel);
+  first = voxel - taps_below(interpolation);
+  tap_weights(interpolation, at, w);
+}
+
+/// What lies between eight voxels: along x, then y, then z. `voxel(dx, dy, dz)` gives them.
+template <class A, class Voxel>
+VOLPIPE_HD inline A linear_sum(const A (&t)[3], const Voxel& voxel) {
+  A plane[2];
+  for (int dz = 0; dz < 2; ++dz) {
+    A line[2];
+    for (int dy = 0; dy < 2; ++dy) line[dy] = lerp(A(voxel(0, dy, dz)), A(voxel(1, dy, dz)), t[0]);
+    plane[dz] = lerp(line[0], line[1], t[1]);
+  }
+  return lerp(plane[0], plane[1], t[2]);
+}
+
+/// The sum over Taps^3 voxels: columns of x taken through y and z, then along x. Voxels with a weight of exactly 0 do not
+/// count, whatever they hold.
+template <int Taps, class A, class Voxel>
+VOLPIPE_HD inline A weighted_sum(const A (&wx)[Taps], const A (&wy)[Taps], const A (&wz)[Taps], const Voxel& voxel) {
+  A sum = 0;
+  for (int dx = 0; dx < Taps; ++dx) {
+    if (wx[dx] == 0) continue;
+    A column = 0;
+    for (int dz = 0; dz < Taps; ++dz) {
+      if (wz[dz] == 0) continue;
+      A line = 0;
+      for (int dy = 0; dy < Taps; ++dy)
+        if (wy[dy] != 0) line = std::fma(wy[dy], A(voxel(dx, dy, dz)), line);
+      column = std::fma(wz[dz], line, column);
+    }
+    sum = std::fma(wx[dx], column, sum);
+  }
+  return sum;
 }
 
 /// A vector field on the device: V is float or double.
@@ -286,11 +336,12 @@ VOLPIPE_HD inline void linear_vector(const FieldView<V>& field, const Point& p, 
   }
 }
 
-/// One axis of a cubic B-spline field: the first of four coefficients and their weights. False outside [1, size - 2].
+/// One axis of a cubic B-spline field: the first of four coefficients and their weights. False outside [1, size - 2], and
+/// for less than four.
 template <class V>
 VOLPIPE_HD inline bool spline_taps(double c, std::int64_t size, std::int64_t& first, V (&w)[4]) {
   const double last = double(size - 2);
-  if (!(c >= 1 - kSnap && c <= last + kSnap)) return false;
+  if (size < 4 || !(c >= 1 - kSnap && c <= last + kSnap)) return false;
   std::int64_t lower;
   double t = split(c < 1 ? 1 : c > last ? last : c, lower);
   if (lower > size - 3) {  // the upper end: the last cell, at its end
