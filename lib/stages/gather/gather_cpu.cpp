@@ -34,12 +34,12 @@ constexpr int kVectorLanes = int(32 / sizeof(A));
 
 /// sum += a * b, rounded once: compilers make one instruction of the loop.
 template <class V>
-void add_product(const V& a, const V& b, V& sum) {
+[[gnu::always_inline]] inline void add_product(const V& a, const V& b, V& sum) {
   for (int lane = 0; lane < int(sizeof(V) / sizeof(sum[0])); ++lane) sum[lane] = std::fma(a[lane], b[lane], sum[lane]);
 }
 
 template <class V>
-V lerp_lanes(const V& a, const V& b, const V& t) {
+[[gnu::always_inline]] inline V lerp_lanes(const V& a, const V& b, const V& t) {
   V between = (1 - t) * a;
   add_product(t, b, between);
   return t == 0 ? a : between;
@@ -109,19 +109,19 @@ struct Range {
 };
 
 /// The indices i of `all` whose coordinate fma(slope, i, start) lies in `range`; it never falls, or never rises.
-Interval indices_within(const Range& range, double slope, double start, const Interval& all) {
+/// `inverse_slope` need not be exact.
+Interval indices_within(const Range& range, double slope, double inverse_slope, double start, const Interval& all) {
   const auto inside = [&](std::int64_t i) { return range.has(std::fma(slope, double(i), start)); };
-  double first = double(all.begin), last = double(all.end - 1);
-  if (slope != 0) {
-    const double one = (range.low - start) / slope, other = (range.high - start) / slope;
-    first = std::clamp(std::ceil(std::min(one, other)), first, last);
-    last = std::clamp(std::floor(std::max(one, other)), first, last);
+  Interval found = all;
+  const double one = (range.low - start) * inverse_slope, other = (range.high - start) * inverse_slope;
+  if (std::isfinite(one + other)) {
+    const double least = double(all.begin), most = double(all.end);
+    found = {std::int64_t(std::clamp(std::floor(std::min(one, other)), least, most)),
+             std::int64_t(std::clamp(std::ceil(std::max(one, other)) + 1, least, most))};
   }
-  if (!(last >= first)) return {all.begin, all.begin};
-  Interval found{std::int64_t(first), std::int64_t(last) + 1};
   while (!found.empty() && !inside(found.begin)) ++found.begin;
   while (!found.empty() && !inside(found.end - 1)) --found.end;
-  if (found.empty()) return found;
+  if (found.empty()) return {all.begin, all.begin};
   while (found.begin > all.begin && inside(found.begin - 1)) --found.begin;
   while (found.end < all.end && inside(found.end)) ++found.end;
   return found;
@@ -202,19 +202,12 @@ class Source {
   Reach reach_;
 };
 
-/// Element of the first tap of every voxel of a chunk from the voxels tap_position gave.
-struct Offsets {
-  alignas(64) double sum[kChunk];
-  alignas(64) std::int64_t first[kChunk];
-
-  explicit Offsets(double base) { std::fill_n(sum, kChunk, base); }
-  /// Doubles below 2^51 hold their integer in the low bits once 1.5 * 2^52 is added.
-  void round(std::int64_t count) {
-    constexpr double kShift = 6755399441055744.0;
-    for (std::int64_t l = 0; l < count; ++l)
-      first[l] = std::bit_cast<std::int64_t>(sum[l] + kShift) - std::bit_cast<std::int64_t>(kShift);
-  }
-};
+/// first[l] = sum[l]: doubles below 2^51 hold their integer in the low bits once 1.5 * 2^52 is added.
+inline void round_to_integers(const double* sum, std::int64_t count, std::int64_t* first) {
+  constexpr double kShift = 6755399441055744.0;
+  for (std::int64_t l = 0; l < count; ++l)
+    first[l] = std::bit_cast<std::int64_t>(sum[l] + kShift) - std::bit_cast<std::int64_t>(kShift);
+}
 
 /// What the fill values are in a voxel type: rounded and saturated for integers.
 template <class T>
@@ -282,12 +275,12 @@ class NearestSampler {
   }
 
   void positions(const double (*at)[kChunk], std::int64_t count, const Reach& reach, Positions& positions) const {
-    Offsets offsets(reach.base + double(reach.tap[0][0] + reach.tap[1][0] + reach.tap[2][0]));
+    const double base = reach.base + double(reach.tap[0][0] + reach.tap[1][0] + reach.tap[2][0]);
+    double sum[kChunk];
     for (int a = 0; a < 3; ++a)
       for (std::int64_t l = 0; l < count; ++l)
-        offsets.sum[l] = std::fma(std::floor(at[a][l] + (0.5 + gather::kSnap)), reach.scale[a], offsets.sum[l]);
-    offsets.round(count);
-    std::copy_n(offsets.first, count, positions.first);
+        sum[l] = std::fma(std::floor(at[a][l] + (0.5 + gather::kSnap)), reach.scale[a], a == 0 ? base : sum[l]);
+    round_to_integers(sum, count, positions.first);
   }
 
   template <int Step>
@@ -339,15 +332,14 @@ struct CornerPositions {
   A t[3][kChunk];
 
   void find(const double (*at)[kChunk], std::int64_t count, const Reach& reach) {
-    Offsets offsets(reach.base);
+    double sum[kChunk];
     for (int a = 0; a < 3; ++a)
       for (std::int64_t l = 0; l < count; ++l) {
         double lower;
         t[a][l] = A(gather::split(at[a][l], lower));
-        offsets.sum[l] = std::fma(lower, reach.scale[a], offsets.sum[l]);
+        sum[l] = std::fma(lower, reach.scale[a], a == 0 ? reach.base : sum[l]);
       }
-    offsets.round(count);
-    std::copy_n(offsets.first, count, first);
+    round_to_integers(sum, count, first);
   }
 };
 
@@ -512,14 +504,14 @@ class TapSampler {
   }
 
   void positions(const double (*at)[kChunk], std::int64_t count, const Reach& reach, Positions& positions) const {
-    Offsets offsets(reach.base);
+    double sum[kChunk];
     bool zeros = false;
     for (int a = 0; a < 3; ++a) {
       alignas(64) double above[kChunk];
       for (std::int64_t l = 0; l < count; ++l) {
         double voxel;
         above[l] = gather::tap_position(kInterpolation, at[a][l], voxel);
-        offsets.sum[l] = std::fma(voxel, reach.scale[a], offsets.sum[l]);
+        sum[l] = std::fma(voxel, reach.scale[a], a == 0 ? reach.base : sum[l]);
       }
       for (std::int64_t l = 0; l < count; ++l) {
         A w[kTaps];
@@ -530,8 +522,7 @@ class TapSampler {
         for (std::int64_t l = 0; l < count; ++l) zeros |= positions.weights[a][tap][l] == 0;
     }
     positions.zeros = zeros;
-    offsets.round(count);
-    std::copy_n(offsets.first, count, positions.first);
+    round_to_integers(sum, count, positions.first);
   }
 
   template <int Step>
@@ -723,6 +714,7 @@ class Gather {
         input_(static_cast<const In*>(input)),
         output_(static_cast<Out*>(output)),
         target_voxels_(work.target_size[0] * work.target_size[1] * work.target_size[2]) {
+    for (int a = 0; a < 3; ++a) inverse_slope_[a] = 1 / start_.m[a][0];
     const std::int64_t stride = work.source[0].stride;
     step_ = stride == 1 || stride == -1 ? int(stride) : 0;
   }
@@ -782,7 +774,7 @@ class Gather {
     const Point row = gather::row_of(start_, j, k);
     Interval image = window;
     for (int a = 0; a < 3 && !image.empty(); ++a)
-      image = indices_within(image_range(a), start_.m[a][0], row.at[a], image);
+      image = indices_within(image_range(a), start_.m[a][0], inverse_slope_[a], row.at[a], image);
     fill(out, {window.begin, image.empty() ? window.end : image.begin}, sampler_.fill);
     if (image.empty()) return;
     fill(out, {image.end, window.end}, sampler_.fill);
@@ -794,7 +786,7 @@ class Gather {
     for (int a = 0; a < 3 && !inner.empty(); ++a) {
       const double slope = start_.m[a][0];
       if (slope != 0 || source.inside(a).has(row.at[a])) {
-        inner = indices_within(source.inside(a), slope, row.at[a], inner);
+        inner = indices_within(source.inside(a), slope, inverse_slope_[a], row.at[a], inner);
       } else if (source.fix_axis(a, looked_up.at[a], reach)) {
         if (a == 0) step = 0;
       } else {
@@ -814,8 +806,9 @@ class Gather {
   }
 
   void find_points(const Point& row, std::int64_t i, std::int64_t count, double (*at)[kChunk]) const {
+    const double first = double(i);
     for (int a = 0; a < 3; ++a)
-      for (std::int64_t l = 0; l < count; ++l) at[a][l] = std::fma(start_.m[a][0], double(i + l), row.at[a]);
+      for (int l = 0; l < int(count); ++l) at[a][l] = std::fma(start_.m[a][0], first + l, row.at[a]);
   }
 
   void gather_edge(Out* out, const Interval& part, const Point& row) const {
@@ -883,6 +876,7 @@ class Gather {
   const GatherWork& work_;
   Sampler sampler_;
   gather::Map start_;
+  double inverse_slope_[3];
   const In* input_;
   Out* output_;
   std::int64_t target_voxels_;
