@@ -126,18 +126,14 @@ struct AxisView {
 
 VOLPIPE_HD inline std::int64_t nearest_index(double c) { return std::int64_t(std::floor(c + (0.5 + kSnap))); }
 
-/// Splits c at its lower voxel; what is within kSnap of a voxel is that voxel.
-VOLPIPE_HD inline double split(double c, double& lower) {
+/// Splits c at its lower voxel; what is within kSnap of a voxel is that voxel. `lower` may be a double: loops over many
+/// coordinates stay in one type.
+template <class Index>
+VOLPIPE_HD inline double split(double c, Index& lower) {
   const double floor_c = std::floor(c), t = c - floor_c;
   const bool at_upper = t > 1 - kSnap;
-  lower = at_upper ? floor_c + 1 : floor_c;
+  lower = Index(at_upper ? floor_c + 1 : floor_c);
   return t < kSnap || at_upper ? 0 : t;
-}
-VOLPIPE_HD inline double split(double c, std::int64_t& lower) {
-  double floor_c;
-  const double t = split(c, floor_c);
-  lower = std::int64_t(floor_c);
-  return t;
 }
 
 /// (1 - t) a + t b; t = 0 does not look at b.
@@ -166,47 +162,49 @@ VOLPIPE_HD constexpr int tap_count(Interpolation interpolation) {
   }
 }
 
-/// How far below the voxel of tap_position the first tap is.
-VOLPIPE_HD constexpr int taps_below(Interpolation interpolation) { return (tap_count(interpolation) - 1) / 2; }
-
-/// The voxel that the taps of a coordinate are counted from, and how far the coordinate is above it: [0, 1), or
-/// [-1/2, 1/2) for odd numbers of taps.
+/// Where the taps lie whose weights are tap_weights(interpolation, t): t in [-1/2, 1/2) around the middle tap for an odd
+/// number of taps, in [0, 1) beyond the lower of the two middle taps for an even one.
 template <class Index>
-VOLPIPE_HD inline double tap_position(Interpolation interpolation, double c, Index& voxel) {
-  if (tap_count(interpolation) % 2 == 0) return split(c, voxel);
-  const double nearest = std::floor(c + 0.5);
-  voxel = Index(nearest);
-  return c - nearest;
+VOLPIPE_HD inline double first_tap(Interpolation interpolation, double c, Index& first) {
+  double lower = std::floor(c + 0.5), t = c - lower;
+  if (tap_count(interpolation) % 2 == 0) t = split(c, lower);
+  first = Index(lower - (tap_count(interpolation) - 1) / 2);
+  return t;
 }
 
-/// sin(pi x / 3) / (pi / 3) for x in [0, 1], to the last bits: what is left of Lanczos' kernel when the factors that its
-/// taps share are gone.
-VOLPIPE_HD inline double lanczos_sine(double x) {
-  constexpr double kThird = 3.14159265358979323846 / 3;
-  const double y = kThird * x, z = y * y;
-  double sum = 1.0 / 355687428096000;  // 1 / 17!
-  sum = std::fma(sum, -z, 1.0 / 1307674368000);
-  sum = std::fma(sum, -z, 1.0 / 6227020800);
-  sum = std::fma(sum, -z, 1.0 / 39916800);
-  sum = std::fma(sum, -z, 1.0 / 362880);
-  sum = std::fma(sum, -z, 1.0 / 5040);
-  sum = std::fma(sum, -z, 1.0 / 120);
-  sum = std::fma(sum, -z, 1.0 / 6);
-  sum = std::fma(sum, -z, 1.0);
-  return sum * x;
-}
-
-/// Weights of the taps for the distance that tap_position gave (linear has its own path). Sources: Unser 1999 for the
-/// B-splines, Keys 1981 (a = -1/2) for cubic, Duchon 1979 for Lanczos.
+/// sin(pi x / 3) / (pi / 3) for x in [0, 1].
 template <class A>
-VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double at, A* w) {
-  const A t = A(at), u = 1 - t;
+VOLPIPE_HD inline A lanczos_sine(A x) {
+  const A z = A(-1.09662271123215096) * x * x;  // -(pi x / 3)^2
+  A sum = A(1.0 / 39916800);                    // 1 / 11!
+  if constexpr (sizeof(A) == 8) {
+    sum = A(1.0 / 355687428096000);
+    sum = std::fma(sum, z, A(1.0 / 1307674368000));
+    sum = std::fma(sum, z, A(1.0 / 6227020800));
+    sum = std::fma(sum, z, A(1.0 / 39916800));
+  }
+  sum = std::fma(sum, z, A(1.0 / 362880));
+  sum = std::fma(sum, z, A(1.0 / 5040));
+  sum = std::fma(sum, z, A(1.0 / 120));
+  sum = std::fma(sum, z, A(1.0 / 6));
+  return std::fma(sum, z, A(1)) * x;
+}
+
+/// Weights of the taps (linear has its own path). Sources: Unser 1999 for the B-splines, Keys 1981 (a = -1/2) for cubic,
+/// Duchon 1979 for Lanczos.
+template <class A>
+VOLPIPE_HD inline void tap_weights(Interpolation interpolation, A t, A* w) {
+  const A u = 1 - t;
   switch (interpolation) {
     case Interpolation::cubic:
       w[0] = t * std::fma(t, std::fma(A(-0.5), t, A(1)), A(-0.5));
       w[1] = std::fma(t * t, std::fma(A(1.5), t, A(-2.5)), A(1));
       w[2] = std::fma(u * u, std::fma(A(1.5), u, A(-2.5)), A(1));
       w[3] = u * std::fma(u, std::fma(A(-0.5), u, A(1)), A(-0.5));
+      if (t == 0) {
+        w[0] = w[2] = w[3] = 0;
+        w[1] = 1;
+      }
       return;
     case Interpolation::bspline2: {
       const A low = A(0.5) - t, high = A(0.5) + t;
@@ -216,18 +214,18 @@ VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double at, A* w)
       return;
     }
     case Interpolation::bspline3:
-      w[0] = u * u * u / 6;
+      w[0] = u * u * u * A(1.0 / 6);
       w[1] = std::fma(A(-0.5) * t * t, 2 - t, A(2.0 / 3));
       w[2] = std::fma(A(-0.5) * u * u, 2 - u, A(2.0 / 3));
-      w[3] = t * t * t / 6;
+      w[3] = t * t * t * A(1.0 / 6);
       return;
     case Interpolation::bspline4: {
       const A low = A(0.5) - t, high = A(0.5) + t, y = 1 + t, z = 1 - t;
-      w[0] = low * low * low * low / 24;
-      w[1] = std::fma(y, std::fma(y, std::fma(y, (5 - y) / 6, A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
+      w[0] = low * low * low * low * A(1.0 / 24);
+      w[1] = std::fma(y, std::fma(y, std::fma(y, (5 - y) * A(1.0 / 6), A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
       w[2] = std::fma(t * t, std::fma(t * t, A(0.25), A(-0.625)), A(115.0 / 192));
-      w[3] = std::fma(z, std::fma(z, std::fma(z, (5 - z) / 6, A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
-      w[4] = high * high * high * high / 24;
+      w[3] = std::fma(z, std::fma(z, std::fma(z, (5 - z) * A(1.0 / 6), A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
+      w[4] = high * high * high * high * A(1.0 / 24);
       return;
     }
     case Interpolation::bspline5: {
@@ -240,61 +238,33 @@ VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double at, A* w)
             A(0.425));
         w[side == 0 ? 2 : 3] = near_weight;
         w[side == 0 ? 1 : 4] = next_weight;
-        w[side == 0 ? 0 : 5] = far * far * far * far * far / 120;
+        w[side == 0 ? 0 : 5] = far * far * far * far * far * A(1.0 / 120);
       }
       return;
     }
     default: {  // lanczos3: sinc(x) sinc(x / 3) but for factors that the normalisation removes
-      const double below = lanczos_sine(at), above = lanczos_sine(1 - at), both = below + above;
-      const double weights[6] = {above / ((2 + at) * (2 + at)), -both / ((1 + at) * (1 + at)),
-                                 below / (at * at),             above / ((1 - at) * (1 - at)),
-                                 -both / ((2 - at) * (2 - at)), below / ((3 - at) * (3 - at))};
-      double sum = 0;
-      for (int tap = 0; tap < 6; ++tap) sum += weights[tap];
-      for (int tap = 0; tap < 6; ++tap) w[tap] = at == 0 ? A(tap == 2) : A(weights[tap] / sum);
+      // (-1)^tap sin(pi / 3 (t + 2 - tap)), folded into the first sixth of a turn
+      const A low = lanczos_sine(t), high = lanczos_sine(u), both = low + high;
+      const A sines[6] = {high, -both, low, high, -both, low};
+      A sum = 0, ratios[6];
+      for (int tap = 0; tap < 6; ++tap) {
+        const A x = t - A(tap - 2);
+        ratios[tap] = sines[tap] / (x * x);
+        sum += ratios[tap];
+      }
+      const A scale = 1 / sum;
+      for (int tap = 0; tap < 6; ++tap) {
+        const bool at_tap = tap == 2 ? t == 0 : tap == 3 && t == 1;  // float rounds t to 1
+        w[tap] = t == 0 || t == 1 ? A(at_tap) : ratios[tap] * scale;
+      }
     }
   }
 }
 
-/// tap_position and tap_weights in one: the taps are first, first + 1, ...
+/// The taps first, first + 1, ... at coordinate c, and their weights.
 template <class A>
 VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::int64_t& first, A* w) {
-  std::int64_t voxel;
-  const double at = tap_position(interpolation, c, voxel);
-  first = voxel - taps_below(interpolation);
-  tap_weights(interpolation, at, w);
-}
-
-/// What lies between eight voxels: along x, then y, then z. `voxel(dx, dy, dz)` gives them.
-template <class A, class Voxel>
-VOLPIPE_HD inline A linear_sum(const A (&t)[3], const Voxel& voxel) {
-  A plane[2];
-  for (int dz = 0; dz < 2; ++dz) {
-    A line[2];
-    for (int dy = 0; dy < 2; ++dy) line[dy] = lerp(A(voxel(0, dy, dz)), A(voxel(1, dy, dz)), t[0]);
-    plane[dz] = lerp(line[0], line[1], t[1]);
-  }
-  return lerp(plane[0], plane[1], t[2]);
-}
-
-/// The sum over Taps^3 voxels: columns of x taken through y and z, then along x. Voxels with a weight of exactly 0 do not
-/// count, whatever they hold.
-template <int Taps, class A, class Voxel>
-VOLPIPE_HD inline A weighted_sum(const A (&wx)[Taps], const A (&wy)[Taps], const A (&wz)[Taps], const Voxel& voxel) {
-  A sum = 0;
-  for (int dx = 0; dx < Taps; ++dx) {
-    if (wx[dx] == 0) continue;
-    A column = 0;
-    for (int dz = 0; dz < Taps; ++dz) {
-      if (wz[dz] == 0) continue;
-      A line = 0;
-      for (int dy = 0; dy < Taps; ++dy)
-        if (wy[dy] != 0) line = std::fma(wy[dy], A(voxel(dx, dy, dz)), line);
-      column = std::fma(wz[dz], line, column);
-    }
-    sum = std::fma(wx[dx], column, sum);
-  }
-  return sum;
+  tap_weights(interpolation, A(first_tap(interpolation, c, first)), w);
 }
 
 /// A vector field on the device: V is float or double.
@@ -337,7 +307,7 @@ VOLPIPE_HD inline void linear_vector(const FieldView<V>& field, const Point& p, 
 }
 
 /// One axis of a cubic B-spline field: the first of four coefficients and their weights. False outside [1, size - 2], and
-/// for less than four.
+/// where there are not four.
 template <class V>
 VOLPIPE_HD inline bool spline_taps(double c, std::int64_t size, std::int64_t& first, V (&w)[4]) {
   const double last = double(size - 2);
@@ -408,6 +378,9 @@ VOLPIPE_HD inline T heaviest_label(const float (&t)[3], const Label& label) {
     labels[corner] = value;
     weights[corner] = weight;
   }
+  bool all_equal = true;
+  for (int corner = 1; corner < 8; ++corner) all_equal &= labels[corner] == labels[0];
+  if (all_equal) return labels[0];
   for (int a = 0; a < 3; ++a) nearest |= (t[a] >= 0.5f) << a;
   T best = labels[nearest];
   float most = 0;

@@ -129,8 +129,8 @@ Interval indices_within(const Range& range, double slope, double inverse_slope, 
 
 constexpr int kMostTaps = 6;
 
-/// Where the taps of a stretch of target voxels lie: tap t of axis a at base + sum of scale * voxel + tap[a][t], `voxel`
-/// being tap_position's.
+/// Where the taps of a stretch of target voxels lie: at base + sum of scale * first + tap[a][t], `first` being the first
+/// tap's voxel and t counting from it.
 struct Reach {
   double base = 0, scale[3];
   std::int64_t tap[3][kMostTaps];
@@ -144,7 +144,7 @@ class Source {
   /// `window` taps are read, of which the interpolation uses as many as it has.
   Source(const GatherWork& work, int window)
       : interpolation_(work.interpolation), taps_(gather::tap_count(work.interpolation)), boundary_(work.boundary) {
-    const int below = gather::taps_below(interpolation_);
+    const int below = (taps_ - 1) / 2;
     for (std::size_t a = 0; a < 3; ++a) {
       const SourceAxis& axis = work.source[a];
       axis_[a] = {axis.size, axis.offset, axis.stride, axis.begin, axis.end, axis.elements.data()};
@@ -153,7 +153,7 @@ class Source {
       inside_[a] = {std::max(0.0, double(axis.begin + below) - rounds),
                     std::min(double(axis.size - 1), double(axis.end - window + below + 1) - rounds - 1e-6)};
       reach_.scale[a] = double(axis.stride);
-      reach_.base += double(axis.offset - below * axis.stride);
+      reach_.base += double(axis.offset);
       for (int tap = 0; tap < kMostTaps; ++tap) reach_.tap[a][tap] = tap * axis.stride;
     }
   }
@@ -176,19 +176,15 @@ class Source {
   bool fix_axis(int a, double& c, Reach& reach) const {
     if (!gather::look_up(c, axis_[a].size, boundary_)) return false;
     std::int64_t first;
-    if (interpolation_ == Interpolation::nearest) {
-      first = gather::nearest_index(c);
-    } else {
-      gather::tap_position(interpolation_, c, first);
-      first -= gather::taps_below(interpolation_);
-    }
+    if (interpolation_ == Interpolation::nearest) first = gather::nearest_index(c);
+    else gather::first_tap(interpolation_, c, first);
     std::int64_t found[kMostTaps];
     elements(a, first, taps_, found);
     for (int tap = 0; tap < taps_; ++tap) {
       if (found[tap] < 0) return false;
       reach.tap[a][tap] = found[tap];
     }
-    reach.base -= double(axis_[a].offset - gather::taps_below(interpolation_) * axis_[a].stride);
+    reach.base -= double(axis_[a].offset);
     reach.scale[a] = 0;
     return true;
   }
@@ -233,6 +229,38 @@ Word fill_bits(double value, DataType type) {
     std::memcpy(&bits, &voxel, std::min(sizeof bits, sizeof voxel));
   });
   return bits;
+}
+
+/// What lies between eight voxels: along x, then y, then z. `voxel(dx, dy, dz)` gives them.
+template <class A, class Voxel>
+A linear_sum(const A (&t)[3], const Voxel& voxel) {
+  A plane[2];
+  for (int dz = 0; dz < 2; ++dz) {
+    A line[2];
+    for (int dy = 0; dy < 2; ++dy) line[dy] = gather::lerp(A(voxel(0, dy, dz)), A(voxel(1, dy, dz)), t[0]);
+    plane[dz] = gather::lerp(line[0], line[1], t[1]);
+  }
+  return gather::lerp(plane[0], plane[1], t[2]);
+}
+
+/// The sum over Taps^3 voxels: columns of x taken through y and z, then along x. Voxels with a weight of exactly 0 do not
+/// count, whatever they hold.
+template <int Taps, class A, class Voxel>
+A weighted_sum(const A (&wx)[Taps], const A (&wy)[Taps], const A (&wz)[Taps], const Voxel& voxel) {
+  A sum = 0;
+  for (int dx = 0; dx < Taps; ++dx) {
+    if (wx[dx] == 0) continue;
+    A column = 0;
+    for (int dz = 0; dz < Taps; ++dz) {
+      if (wz[dz] == 0) continue;
+      A line = 0;
+      for (int dy = 0; dy < Taps; ++dy)
+        if (wy[dy] != 0) line = std::fma(wy[dy], A(voxel(dx, dy, dz)), line);
+      column = std::fma(wz[dz], line, column);
+    }
+    sum = std::fma(wx[dx], column, sum);
+  }
+  return sum;
 }
 
 // A sampler has
@@ -360,7 +388,7 @@ class LinearSampler {
     A t[3];
     std::int64_t elements[3][2];
     if (!corners_.find(p, t, elements)) return fill;
-    return gather::linear_sum(
+    return linear_sum(
         t, [&](int dx, int dy, int dz) { return corners_.voxel(voxels, elements, dx, dy, dz); });
   }
 
@@ -495,7 +523,7 @@ class TapSampler {
       gather::tap_weights(kInterpolation, p.at[a], first, w[a]);
       source_.elements(a, first, kTaps, elements[a]);
     }
-    return gather::weighted_sum(w[0], w[1], w[2], [&](int dx, int dy, int dz) {
+    return weighted_sum<kTaps, A>(w[0], w[1], w[2], [&](int dx, int dy, int dz) {
       const std::int64_t x = elements[0][dx], y = elements[1][dy], z = elements[2][dz];
       const std::int64_t least = std::min({x, y, z});
       if (least < 0) return least == Source::kOutside ? fill : view_fill_;
@@ -507,15 +535,15 @@ class TapSampler {
     double sum[kChunk];
     bool zeros = false;
     for (int a = 0; a < 3; ++a) {
-      alignas(64) double above[kChunk];
+      alignas(64) A t[kChunk];
       for (std::int64_t l = 0; l < count; ++l) {
-        double voxel;
-        above[l] = gather::tap_position(kInterpolation, at[a][l], voxel);
-        sum[l] = std::fma(voxel, reach.scale[a], a == 0 ? reach.base : sum[l]);
+        double first;
+        t[l] = A(gather::first_tap(kInterpolation, at[a][l], first));
+        sum[l] = std::fma(first, reach.scale[a], a == 0 ? reach.base : sum[l]);
       }
       for (std::int64_t l = 0; l < count; ++l) {
         A w[kTaps];
-        gather::tap_weights(kInterpolation, above[l], w);
+        gather::tap_weights(kInterpolation, t[l], w);
         for (int tap = 0; tap < kTaps; ++tap) positions.weights[a][tap][l] = w[tap];
       }
       for (int tap = 0; tap < kTaps; ++tap)
