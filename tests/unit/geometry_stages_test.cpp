@@ -353,6 +353,28 @@ TEST(Labels, KeepTheirValuesAndType) {
   EXPECT_NE(refusal_of(R"({"op":"gaussian","sigma":1})", info).find("label"), std::string::npos);
 }
 
+TEST(Interpolations, AreAllKnownByName) {
+  const VolumeInfo image = info_of({5, 6, 7});
+  VolumeInfo label = image;
+  label.kind = ImageKind::label;
+  for (const char* name : EnumNames<Interpolation>::names)
+    for (const char* op : {R"("resample","spacing":0.7)", R"("resize","size":9)"}) {
+      const std::string entry = R"({"op":)" + std::string(op) + R"(,"interpolation":")" + name + "\"}";
+      EXPECT_EQ(refusal_of(entry.c_str(), label), "");
+      if (std::string(name) != "label_linear") EXPECT_EQ(refusal_of(entry.c_str(), image), "");
+      else EXPECT_NE(refusal_of(entry.c_str(), image).find("is for labels"), std::string::npos);
+    }
+}
+
+TEST(SamplingMap, TakesTheToleranceOfDoubles) {
+  const VolumeInfo input = info_of({100, 1, 1});
+  const AxisSamples kept = regular_samples(1, 1, 0);
+  const std::array<AxisSamples, 3> axes{regular_samples(150, 0.66, 0.1), kept, kept};
+  const SamplingParams spline{.interpolation = Interpolation::bspline5};
+  EXPECT_EQ(sampling_map(input, {0, 1, 2}, axes, spline).matrices[0].taps(), 40);
+  EXPECT_GT(sampling_map(input, {0, 1, 2}, axes, spline, 1e-15).matrices[0].taps(), 70);
+}
+
 TEST(Images, ComeOutInFloat32) {
   for (const DataType type : all_types()) {
     EXPECT_EQ(map_of(R"({"op":"resize","size":8})", info_of({8, 8, 8}, type)).output.dtype, DataType::float32);
@@ -433,17 +455,6 @@ TEST(GaussianStage, RefusesNonsense) {
   EXPECT_NE(refusal_of(R"({"op":"gaussian","sigma":1e7})", info_of({3, 3, 3})), "");
   EXPECT_NE(refusal_of(R"({"op":"gaussian","sigma":1e300})", info_of({3, 3, 3})).find("over 4e+300 voxels"),
             std::string::npos);
-}
-
-TEST(Stages, ExamplesRunOnAnyImage) {
-  for (const StageDefinition& definition : stages()) {
-    if (definition.family != "geometry" && definition.op != "gaussian") continue;
-    Faults faults;
-    const auto stage = definition.make(definition.example, "/stages/0", faults);
-    ASSERT_TRUE(faults.empty()) << definition.op << ": " << faults.list().front().message;
-    EXPECT_NO_THROW(stage->output(info_of({1, 1, 1}))) << definition.op;
-    EXPECT_NO_THROW(stage->output(info_of({33, 17, 3}, DataType::uint8, 3))) << definition.op;
-  }
 }
 
 TEST(Stages, SayWhatIsWrong) {

@@ -169,5 +169,11 @@ TEST(Execute, KeepsLabelsExactAbove2To24) {
     EXPECT_TRUE(value == 0 || (value >= 16777217 && std::int64_t(value) % 2 == 1)) << value;
 }
 
+TEST(Plan, EveryExampleFitsAnyImage) {
+  for (const StageDefinition& definition : stages())
+    for (const VolumeInfo& info : {info_of({1, 1, 1}), info_of({33, 17, 3}, DataType::uint8, 3)})
+      EXPECT_NO_THROW(make_plan(example_pipeline(definition), example_infos(definition, info), {})) << definition.op;
+}
+
 }  // namespace
 }  // namespace volpipe

@@ -23,7 +23,10 @@ class Flip final : public SeparableStage {
       rules[std::size_t(axis)] = flipped ? reversed_axis(size) : AxisRule{AxisMatrix::identity(size)};
     }
     GridMap map = grid_map(input, {0, 1, 2}, std::move(rules));
-    if (params_.move_world) map.output.geometry = input.geometry;
+    if (params_.move_world) {
+      map.output.geometry = input.geometry;
+      map.moves_world = true;
+    }
     return map;
   }
 

@@ -22,37 +22,18 @@ bool holds_fill(DataType type, double fill) {
   return fill == std::floor(fill) && fill >= range.lowest && fill <= range.highest;
 }
 
-/// Throws Error(usage) when voxels become a fill value that the pixel type cannot hold.
-void check_fill(const GridMap& map) {
-  const DataType type = map.output.dtype;
-  if (!map.uses_fill() || map.fill.minimum || holds_fill(type, map.fill.value)) return;
-  char words[160];
-  std::snprintf(words, sizeof words,
-                "'fill' %.10g is no value of %s voxels: choose one that is, or cast the image first", map.fill.value,
-                std::string(to_string(type)).c_str());
-  throw Error(ErrorCode::usage, words);
-}
-
 std::string in_words(double voxels) {
   char words[32];
   std::snprintf(words, sizeof words, voxels < 1e12 ? "%.0f" : "%.3g", voxels);
   return words;
 }
 
-Interpolation interpolation_for(const VolumeInfo& input, const SamplingParams& params) {
-  if (input.kind == ImageKind::label) return Interpolation::nearest;  // anything else would mix label values
-  return params.interpolation.value_or(Interpolation::linear);
-}
-
-bool antialiases(const VolumeInfo& input, const SamplingParams& params, Interpolation interpolation) {
-  return input.kind != ImageKind::label && params.antialias.value_or(interpolation != Interpolation::nearest);
-}
-
 AxisMatrix sampled(std::int64_t size, const AxisSamples& samples, Interpolation interpolation, Boundary boundary,
-                   bool antialias) {
-  AxisMatrix sampling = sample_axis(size, samples.coordinates, interpolation, boundary);
-  if (!antialias || samples.scale <= 1) return sampling;
-  auto smoothed = AxisMatrix::compose(sampling, antialias_axis(size, samples.scale));
+                   bool antialias, double tolerance) {
+  AxisMatrix sampling = sample_axis(size, samples.coordinates, interpolation, boundary, tolerance);
+  const double factor = std::abs(samples.scale);
+  if (!antialias || factor <= 1) return sampling;
+  auto smoothed = AxisMatrix::compose(sampling, antialias_axis(size, factor));
   if (!smoothed)
     throw Error(ErrorCode::unsupported,
                 "anti-aliasing cannot be combined with this boundary: set \"antialias\": false");
@@ -80,6 +61,7 @@ GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis,
     map.matrices[axis] = std::move(rules[axis].matrix);
   }
   map.output.geometry = input.geometry.remapped(size, target_to_source);
+  map.target_to_source = target_to_source;
   return map;
 }
 
@@ -93,7 +75,7 @@ GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& s
     rules[axis] = {AxisMatrix::lattice(source_size, source), 1, double(start[axis])};
   }
   GridMap map = grid_map(input, kSameAxes, std::move(rules), fill);
-  check_fill(map);
+  if (map.uses_fill()) check_fill(map.output, Boundary::constant, fill);
   return map;
 }
 
@@ -142,20 +124,52 @@ AxisSamples regular_samples(std::int64_t size, double scale, double offset) {
   return samples;
 }
 
-GridMap sampling_map(const VolumeInfo& input, const std::array<AxisSamples, 3>& axes, const SamplingParams& params) {
+Interpolation interpolation_for(const VolumeInfo& input, const SamplingParams& params) {
+  const bool by_label = params.interpolation == Interpolation::label_linear;
+  if (input.kind == ImageKind::label)  // anything else would mix label values
+    return by_label ? Interpolation::label_linear : Interpolation::nearest;
+  if (by_label)
+    throw Error(ErrorCode::usage,
+                "'interpolation' label_linear is for labels, and this is an image: choose another, or "
+                "say in the spec that its kind is label");
+  return params.interpolation.value_or(Interpolation::linear);
+}
+
+bool antialiases(const VolumeInfo& input, const SamplingParams& params) {
   const Interpolation interpolation = interpolation_for(input, params);
-  const bool antialias = antialiases(input, params, interpolation);
+  if (interpolation == Interpolation::label_linear) return params.antialias.value_or(false);
+  return input.kind != ImageKind::label && params.antialias.value_or(interpolation != Interpolation::nearest);
+}
+
+void check_fill(const VolumeInfo& output, Boundary boundary, const Fill& fill) {
+  const bool used = boundary == Boundary::constant || boundary == Boundary::grid_constant;
+  if (!used || fill.minimum || holds_fill(output.dtype, fill.value)) return;
+  char words[160];
+  std::snprintf(words, sizeof words,
+                "'fill' %.10g is no value of %s voxels: choose one that is, or cast the image first", fill.value,
+                std::string(to_string(output.dtype)).c_str());
+  throw Error(ErrorCode::usage, words);
+}
+
+GridMap sampling_map(const VolumeInfo& input, const std::array<int, 3>& source_axis,
+                     const std::array<AxisSamples, 3>& axes, const SamplingParams& params, double tolerance) {
+  const Interpolation interpolation =
+      input.kind == ImageKind::label ? Interpolation::nearest : interpolation_for(input, params);
+  const bool antialias = input.kind != ImageKind::label && antialiases(input, params);
   std::array<AxisRule, 3> rules;
-  bool smooths = false;
+  bool smooths = false, reduces = false;
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    rules[axis] = {sampled(input.geometry.size()[axis], axes[axis], interpolation, params.boundary, antialias),
-                   axes[axis].scale, axes[axis].offset};
+    const std::int64_t size = input.geometry.size()[std::size_t(source_axis[axis])];
+    rules[axis] = {sampled(size, axes[axis], interpolation, params.boundary, antialias, tolerance), axes[axis].scale,
+                   axes[axis].offset};
     smooths = smooths || !rules[axis].matrix.copies();
+    reduces = reduces || std::abs(axes[axis].scale) > 1;
   }
-  GridMap map = grid_map(input, kSameAxes, std::move(rules), params.fill);
+  GridMap map = grid_map(input, source_axis, std::move(rules), params.fill);
   map.computes = interpolation != Interpolation::nearest || smooths;
+  if (!(antialias && reduces)) map.sampling = GridSampling{interpolation, params.boundary};
   if (map.computes) map.output.dtype = DataType::float32;
-  check_fill(map);
+  if (map.uses_fill()) check_fill(map.output, Boundary::constant, params.fill);
   return map;
 }
 

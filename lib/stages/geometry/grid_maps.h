@@ -61,7 +61,8 @@ template <class P>
 void add_sampling_parameters(Parameters<P>& parameters) {
   parameters
       .add("interpolation", static_cast<std::optional<Interpolation> P::*>(&SamplingParams::interpolation), {},
-           "how values of images between voxels are found (default linear); labels are always nearest")
+           "how values of images between voxels are found (default linear); labels take nearest or label_linear "
+           "(default nearest)")
       .add("boundary", static_cast<Boundary P::*>(&SamplingParams::boundary), {}, "what lies outside the image")
       .add("fill", static_cast<Fill P::*>(&SamplingParams::fill), {},
            "value outside the image for the constant boundaries")
@@ -78,9 +79,19 @@ struct AxisSamples {
 /// Coordinates offset + scale * j for j in [0, size); those within 1e-9 of a voxel are that voxel.
 AxisSamples regular_samples(std::int64_t size, double scale, double offset);
 
-/// Samples every axis. Labels take nearest and keep their type; asking for more is Error(usage). The result is float32
-/// unless the interpolation is nearest without anti-aliasing; then a fill value that the pixel type cannot hold is
-/// Error(usage).
-GridMap sampling_map(const VolumeInfo& input, const std::array<AxisSamples, 3>& axes, const SamplingParams& params);
+/// What `params` mean for an image: labels take nearest or label_linear, which is Error(usage) for an image that is
+/// none.
+Interpolation interpolation_for(const VolumeInfo& input, const SamplingParams& params);
+/// Whether axes that are reduced are smoothed before.
+bool antialiases(const VolumeInfo& input, const SamplingParams& params);
+/// Throws Error(usage) when the boundary is constant and the output's pixel type cannot hold its fill value.
+void check_fill(const VolumeInfo& output, Boundary boundary, const Fill& fill);
+
+/// Samples every axis, target axis i from source axis source_axis[i]. Labels take nearest and keep their type. The
+/// result is float32 unless the interpolation is nearest without anti-aliasing; then a fill value that the pixel type
+/// cannot hold is Error(usage). `tolerance` is sample_axis's.
+GridMap sampling_map(const VolumeInfo& input, const std::array<int, 3>& source_axis,
+                     const std::array<AxisSamples, 3>& axes, const SamplingParams& params,
+                     double tolerance = kSplineTolerance);
 
 }  // namespace volpipe
