@@ -126,16 +126,14 @@ struct AxisView {
 
 VOLPIPE_HD inline std::int64_t nearest_index(double c) { return std::int64_t(std::floor(c + (0.5 + kSnap))); }
 
-/// Splits c at its lower voxel; what is within kSnap of a voxel is that voxel.
-VOLPIPE_HD inline double split(double c, std::int64_t& lower) {
-  double floor_c = std::floor(c), t = c - floor_c;
-  if (t < kSnap) t = 0;
-  if (t > 1 - kSnap) {
-    t = 0;
-    floor_c += 1;
-  }
-  lower = std::int64_t(floor_c);
-  return t;
+/// Splits c at its lower voxel; what is within kSnap of a voxel is that voxel. `lower` may be a double: loops over many
+/// coordinates stay in one type.
+template <class Index>
+VOLPIPE_HD inline double split(double c, Index& lower) {
+  const double floor_c = std::floor(c), t = c - floor_c;
+  const bool at_upper = t > 1 - kSnap;
+  lower = Index(at_upper ? floor_c + 1 : floor_c);
+  return t < kSnap || at_upper ? 0 : t;
 }
 
 /// (1 - t) a + t b; t = 0 does not look at b.
@@ -164,22 +162,41 @@ VOLPIPE_HD constexpr int tap_count(Interpolation interpolation) {
   }
 }
 
-/// Weights of the taps first, first + 1, ... at coordinate c (linear has its own path). Sources: Unser 1999 for the
-/// B-splines, Keys 1981 (a = -1/2) for cubic, Duchon 1979 for Lanczos.
+/// Where the taps lie whose weights are tap_weights(interpolation, t): t in [-1/2, 1/2) around the middle tap for an odd
+/// number of taps, in [0, 1) beyond the lower of the two middle taps for an even one.
+template <class Index>
+VOLPIPE_HD inline double first_tap(Interpolation interpolation, double c, Index& first) {
+  double lower = std::floor(c + 0.5), t = c - lower;
+  if (tap_count(interpolation) % 2 == 0) t = split(c, lower);
+  first = Index(lower - (tap_count(interpolation) - 1) / 2);
+  return t;
+}
+
+/// sin(pi x / 3) / (pi / 3) for x in [0, 1].
 template <class A>
-VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::int64_t& first, A* w) {
-  std::int64_t lower;
-  double at;
-  if (interpolation == Interpolation::bspline2 || interpolation == Interpolation::bspline4) {
-    lower = std::int64_t(std::floor(c + 0.5));
-    at = c - double(lower);
-  } else {
-    at = split(c, lower);
+VOLPIPE_HD inline A lanczos_sine(A x) {
+  const A z = A(-1.09662271123215096) * x * x;  // -(pi x / 3)^2
+  A sum = A(1.0 / 39916800);                    // 1 / 11!
+  if constexpr (sizeof(A) == 8) {
+    sum = A(1.0 / 355687428096000);
+    sum = std::fma(sum, z, A(1.0 / 1307674368000));
+    sum = std::fma(sum, z, A(1.0 / 6227020800));
+    sum = std::fma(sum, z, A(1.0 / 39916800));
   }
-  const A t = A(at), u = 1 - t;
+  sum = std::fma(sum, z, A(1.0 / 362880));
+  sum = std::fma(sum, z, A(1.0 / 5040));
+  sum = std::fma(sum, z, A(1.0 / 120));
+  sum = std::fma(sum, z, A(1.0 / 6));
+  return std::fma(sum, z, A(1)) * x;
+}
+
+/// Weights of the taps (linear has its own path). Sources: Unser 1999 for the B-splines, Keys 1981 (a = -1/2) for cubic,
+/// Duchon 1979 for Lanczos.
+template <class A>
+VOLPIPE_HD inline void tap_weights(Interpolation interpolation, A t, A* w) {
+  const A u = 1 - t;
   switch (interpolation) {
     case Interpolation::cubic:
-      first = lower - 1;
       w[0] = t * std::fma(t, std::fma(A(-0.5), t, A(1)), A(-0.5));
       w[1] = std::fma(t * t, std::fma(A(1.5), t, A(-2.5)), A(1));
       w[2] = std::fma(u * u, std::fma(A(1.5), u, A(-2.5)), A(1));
@@ -191,31 +208,27 @@ VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::i
       return;
     case Interpolation::bspline2: {
       const A low = A(0.5) - t, high = A(0.5) + t;
-      first = lower - 1;
       w[0] = A(0.5) * low * low;
       w[1] = std::fma(-t, t, A(0.75));
       w[2] = A(0.5) * high * high;
       return;
     }
     case Interpolation::bspline3:
-      first = lower - 1;
-      w[0] = u * u * u / 6;
+      w[0] = u * u * u * A(1.0 / 6);
       w[1] = std::fma(A(-0.5) * t * t, 2 - t, A(2.0 / 3));
       w[2] = std::fma(A(-0.5) * u * u, 2 - u, A(2.0 / 3));
-      w[3] = t * t * t / 6;
+      w[3] = t * t * t * A(1.0 / 6);
       return;
     case Interpolation::bspline4: {
       const A low = A(0.5) - t, high = A(0.5) + t, y = 1 + t, z = 1 - t;
-      first = lower - 2;
-      w[0] = low * low * low * low / 24;
-      w[1] = std::fma(y, std::fma(y, std::fma(y, (5 - y) / 6, A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
+      w[0] = low * low * low * low * A(1.0 / 24);
+      w[1] = std::fma(y, std::fma(y, std::fma(y, (5 - y) * A(1.0 / 6), A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
       w[2] = std::fma(t * t, std::fma(t * t, A(0.25), A(-0.625)), A(115.0 / 192));
-      w[3] = std::fma(z, std::fma(z, std::fma(z, (5 - z) / 6, A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
-      w[4] = high * high * high * high / 24;
+      w[3] = std::fma(z, std::fma(z, std::fma(z, (5 - z) * A(1.0 / 6), A(-1.25)), A(5.0 / 24)), A(55.0 / 96));
+      w[4] = high * high * high * high * A(1.0 / 24);
       return;
     }
     case Interpolation::bspline5: {
-      first = lower - 2;
       for (int side = 0; side < 2; ++side) {
         const A x = side == 0 ? t : u, x1 = x + 1, far = 1 - x;
         const A near_weight = std::fma(x * x, std::fma(x * x, std::fma(x, A(-1.0 / 12), A(0.25)), A(-0.5)), A(0.55));
@@ -225,26 +238,33 @@ VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::i
             A(0.425));
         w[side == 0 ? 2 : 3] = near_weight;
         w[side == 0 ? 1 : 4] = next_weight;
-        w[side == 0 ? 0 : 5] = far * far * far * far * far / 120;
+        w[side == 0 ? 0 : 5] = far * far * far * far * far * A(1.0 / 120);
       }
       return;
     }
     default: {  // lanczos3: sinc(x) sinc(x / 3) but for factors that the normalisation removes
-      first = lower - 2;
-      if (at < 1e-12) {
-        for (int tap = 0; tap < 6; ++tap) w[tap] = tap == 2 ? 1 : 0;
-        return;
-      }
-      constexpr double kPi = 3.14159265358979323846;
-      double sum = 0, weights[6];
+      // (-1)^tap sin(pi / 3 (t + 2 - tap)), folded into the first sixth of a turn
+      const A low = lanczos_sine(t), high = lanczos_sine(u), both = low + high;
+      const A sines[6] = {high, -both, low, high, -both, low};
+      A sum = 0, ratios[6];
       for (int tap = 0; tap < 6; ++tap) {
-        const double x = at + 2 - tap;
-        weights[tap] = (tap % 2 ? -1 : 1) * std::sin(kPi / 3 * x) / (x * x);
-        sum += weights[tap];
+        const A x = t - A(tap - 2);
+        ratios[tap] = sines[tap] / (x * x);
+        sum += ratios[tap];
       }
-      for (int tap = 0; tap < 6; ++tap) w[tap] = A(weights[tap] / sum);
+      const A scale = 1 / sum;
+      for (int tap = 0; tap < 6; ++tap) {
+        const bool at_tap = tap == 2 ? t == 0 : tap == 3 && t == 1;  // float rounds t to 1
+        w[tap] = t == 0 || t == 1 ? A(at_tap) : ratios[tap] * scale;
+      }
     }
   }
+}
+
+/// The taps first, first + 1, ... at coordinate c, and their weights.
+template <class A>
+VOLPIPE_HD inline void tap_weights(Interpolation interpolation, double c, std::int64_t& first, A* w) {
+  tap_weights(interpolation, A(first_tap(interpolation, c, first)), w);
 }
 
 /// A vector field on the device: V is float or double.
@@ -286,11 +306,12 @@ VOLPIPE_HD inline void linear_vector(const FieldView<V>& field, const Point& p, 
   }
 }
 
-/// One axis of a cubic B-spline field: the first of four coefficients and their weights. False outside [1, size - 2].
+/// One axis of a cubic B-spline field: the first of four coefficients and their weights. False outside [1, size - 2], and
+/// where there are not four.
 template <class V>
 VOLPIPE_HD inline bool spline_taps(double c, std::int64_t size, std::int64_t& first, V (&w)[4]) {
   const double last = double(size - 2);
-  if (!(c >= 1 - kSnap && c <= last + kSnap)) return false;
+  if (size < 4 || !(c >= 1 - kSnap && c <= last + kSnap)) return false;
   std::int64_t lower;
   double t = split(c < 1 ? 1 : c > last ? last : c, lower);
   if (lower > size - 3) {  // the upper end: the last cell, at its end
@@ -357,6 +378,9 @@ VOLPIPE_HD inline T heaviest_label(const float (&t)[3], const Label& label) {
     labels[corner] = value;
     weights[corner] = weight;
   }
+  bool all_equal = true;
+  for (int corner = 1; corner < 8; ++corner) all_equal &= labels[corner] == labels[0];
+  if (all_equal) return labels[0];
   for (int a = 0; a < 3; ++a) nearest |= (t[a] >= 0.5f) << a;
   T best = labels[nearest];
   float most = 0;
