@@ -9,6 +9,11 @@ namespace volpipe {
 namespace {
 
 FieldStep inverse_of(FieldStep step) {
+  if (step.field.exponential) {  // exp(-v)
+    for (auto& row : step.linear.m)
+      for (double& entry : row) entry = -entry;
+    return step;
+  }
   switch (step.use) {
     case FieldStep::Use::add:
       step.use = FieldStep::Use::undo;
@@ -27,7 +32,8 @@ FieldStep inverse_of(FieldStep step) {
 }  // namespace
 
 bool PointMap::is_affine() const {
-  return std::all_of(steps_.begin(), steps_.end(), [](const Step& step) { return std::holds_alternative<Affine>(step); });
+  return std::all_of(steps_.begin(), steps_.end(),
+                     [](const Step& step) { return std::holds_alternative<Affine>(step); });
 }
 
 Affine PointMap::affine() const {
