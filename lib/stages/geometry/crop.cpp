@@ -55,7 +55,7 @@ class Crop final : public SeparableStage {
                   "the crop starts at voxel " + in_words(block.start) + " with " + size_in_words(block.size) +
                       ", the image has " + size_in_words(n) +
                       (empty ? ": nothing is left; move the crop" : ": keep inside it, or set \"clip\": true"));
-    return window_map(input, kept.start, kept.size, Boundary::constant, {});
+    return window_map(input, kept.start, kept.size, {});
   }
 
  private:
