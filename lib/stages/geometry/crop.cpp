@@ -110,7 +110,7 @@ StageDefinition stage_crop() {
           .add("center", &Crop::Params::center, {.min = -1e9, .max = 1e9, .unit = "voxel"},
                "voxel that becomes number size / 2, with 'size'")
           .add("size", &Crop::Params::size, {.min = 1, .max = 1e9, .unit = "voxel"}, "voxels kept along each axis")
-          .add("box", &Crop::Params::box, {.unit = "mm"},
+          .add("box", &Crop::Params::box, {.min = -1e9, .max = 1e9, .unit = "mm"},
                "two opposite corners in RAS world millimetres: voxels whose centres lie inside; on an oblique grid the "
                "block around the box")
           .add("clip", &Crop::Params::clip, {}, "keep what lies inside the image instead of failing"));

@@ -42,7 +42,8 @@ AxisMatrix sampled(std::int64_t size, const AxisSamples& samples, Interpolation 
 
 }  // namespace
 
-AxisRule reversed_axis(std::int64_t size) {
+AxisRule whole_axis(std::int64_t size, bool reversed) {
+  if (!reversed) return {AxisMatrix::identity(size)};
   std::vector<std::int64_t> source;
   for (std::int64_t j = 0; j < size; ++j) source.push_back(size - 1 - j);
   return {AxisMatrix::lattice(size, source), -1, double(size - 1)};
@@ -63,6 +64,28 @@ GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis,
   map.output.geometry = input.geometry.remapped(size, target_to_source);
   map.target_to_source = target_to_source;
   return map;
+}
+
+void move_in_world(GridMap& map, const VolumeInfo& input) {
+  map.moves_world = true;
+  const Geometry& from = input.geometry;
+  if (map.source_axis == kSameAxes) {
+    map.output.geometry = from;
+    return;
+  }
+  const Vec3 spacing = from.spacing();
+  Affine to = from.index_to_world();
+  Index3 size;
+  Vec3 middle, source_middle;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const auto source = std::size_t(map.source_axis[axis]);
+    size[axis] = from.size()[source];
+    middle[axis] = double(size[axis] - 1) / 2;
+    source_middle[axis] = double(from.size()[axis] - 1) / 2;
+    for (int row = 0; row < 3; ++row) to.linear[row][axis] *= spacing[source] / spacing[axis];
+  }
+  to.offset = from.to_world(source_middle) - to.linear * middle;
+  map.output.geometry = Geometry(size, to);
 }
 
 GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, const PaddingParams& padding) {

@@ -17,12 +17,16 @@ struct AxisRule {
   double scale = 1, offset = 0;
 };
 
-/// The axis run backwards.
-AxisRule reversed_axis(std::int64_t size);
+/// All of an axis, run backwards when `reversed`.
+AxisRule whole_axis(std::int64_t size, bool reversed = false);
 
 /// Target axis i from source axis source_axis[i] by rules[i]; pixel type and everything else are the input's.
 GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis, std::array<AxisRule, 3> rules,
                  Fill fill = {});
+
+/// Makes `map`, which turns and mirrors the whole grid of `input`, do so in the world: the output has the world centre
+/// and the directions of the input's voxel axes, and spacing and size of the source axes.
+void move_in_world(GridMap& map, const VolumeInfo& input);
 
 /// What voxels outside the image hold.
 struct PaddingParams {
