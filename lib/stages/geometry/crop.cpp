@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "stages/geometry/grid_maps.h"
 #include "volume/error.h"
@@ -20,12 +19,11 @@ std::string in_words(const Index3& index) {
 
 class Crop final : public SeparableStage {
  public:
-  using Corner = std::array<double, 3>;
   struct Params {
     std::optional<PerAxis<std::int64_t>> start{};
-    std::optional<Corner> center{};
+    std::optional<Vec3> center{};
     std::optional<PerAxis<std::int64_t>> size{};
-    std::optional<std::array<Corner, 2>> box{};
+    std::optional<std::array<Vec3, 2>> box{};
     bool clip = false;
   };
 
@@ -70,22 +68,11 @@ class Crop final : public SeparableStage {
 
   /// Voxels whose centres lie between the two corners, in voxel space; a thousandth of a voxel is forgiven.
   Block block_of_box(const Geometry& geometry) const {
-    const Affine to_index = geometry.world_to_index();
-    Vec3 low, high;
-    low.fill(std::numeric_limits<double>::infinity());
-    high.fill(-std::numeric_limits<double>::infinity());
-    for (int corner = 0; corner < 8; ++corner) {
-      const Vec3 index =
-          to_index({(*params_.box)[corner & 1][0], (*params_.box)[corner >> 1 & 1][1], (*params_.box)[corner >> 2][2]});
-      for (std::size_t axis = 0; axis < 3; ++axis) {
-        low[axis] = std::min(low[axis], index[axis]);
-        high[axis] = std::max(high[axis], index[axis]);
-      }
-    }
+    const Box3 around = box_around(geometry.world_to_index(), {params_.box->front(), params_.box->back()});
     Block block;
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      const double begin = std::clamp(std::ceil(low[axis] - 1e-3), -1e15, 1e15);
-      const double end = std::clamp(std::floor(high[axis] + 1e-3), -1e15, 1e15);
+      const double begin = std::clamp(std::ceil(around.low[axis] - 1e-3), -1e15, 1e15);
+      const double end = std::clamp(std::floor(around.high[axis] + 1e-3), -1e15, 1e15);
       block.start[axis] = std::int64_t(begin);
       block.size[axis] = std::int64_t(end - begin) + 1;
     }
