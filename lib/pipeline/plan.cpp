@@ -116,6 +116,7 @@ class Planner {
       } else if (const auto gather = std::dynamic_pointer_cast<const GatherStage>(stage)) {
         const StageContext context{.images = before,
                                    .frame = frame,
+                                   .frame_as_read = geometry_as_read(images.front(), frame),
                                    .applied = applied_[image],
                                    .files = files_,
                                    .double_precision = entry.double_precision,
@@ -125,11 +126,17 @@ class Planner {
                                    .stage_index = std::uint32_t(index)};
         SpatialMap map = gather->map(now_.at(image), context);
         save_map(index, image == images.front(), map.pull);
+        for (const Notice& notice : map.notices.list()) plan_.notices.add(notice.code, entry.label + ": " + notice.message);
         add_spatial(index, entry, std::move(map), image);
       } else {
         throw Error(ErrorCode::internal, "stage '" + entry.definition->op + "' is of no kind the planner knows");
       }
     }
+  }
+
+  const Geometry& geometry_as_read(const std::string& image, const VolumeInfo& now) const {
+    const auto found = plan_.inputs.find(image);
+    return found == plan_.inputs.end() ? now.geometry : found->second.geometry;
   }
 
   std::shared_ptr<const Stage> draw_stage(std::size_t index, const StageEntry& entry, DrawStream& draws) {

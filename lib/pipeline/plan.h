@@ -41,6 +41,7 @@ struct Plan {
   std::map<std::size_t, Json> drawn;    ///< random stages: the parameters as drawn
   std::vector<std::size_t> guessed;     ///< stages whose geometry depends on voxels that were not looked at
   std::vector<PointMap> saved{};        ///< maps of Pipeline::saved_maps, in their order
+  Notices notices{};                    ///< oddities that stages saw
   std::size_t peak_device_bytes = 0;    ///< most bytes of volumes and scratch at one time
 };
 

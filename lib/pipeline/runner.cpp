@@ -261,6 +261,7 @@ Images compute_item(DeviceContext& context, const Pipeline& pipeline, Plan& plan
                        return measure(context, request, on_device);
                      });
   run_until(plan.groups);
+  for (const Notice& notice : plan.notices.list()) notices.add(notice.code, notice.message);
   context.synchronize();
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     const double ms = context.elapsed_ms(*times[g], *times[g + 1]);

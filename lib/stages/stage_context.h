@@ -34,6 +34,7 @@ struct StageContext {
   /// The first image the stage acts on. What is said relative to "the image" (its centre, its extent) is relative to
   /// this one, so that all images of the item move alike in the world.
   const VolumeInfo& frame;
+  const Geometry& frame_as_read;                       ///< its grid in its file, or where a stage made it
   const std::map<std::string, AppliedStage>& applied;  ///< earlier stages on this image, by name
   StageFiles& files;
   bool double_precision = false;  ///< the spec says "precision": "double"

@@ -14,7 +14,8 @@ namespace volpipe {
 /// A geometric map in the cheapest form that is exact, and what it does in the world.
 struct SpatialMap {
   std::variant<GridMap, GatherMap> form;
-  PointMap pull;  ///< world point of the output -> world point of the input; the identity when nothing moves
+  PointMap pull{};    ///< world point of the output -> world point of the input; the identity when nothing moves
+  Notices notices{};  ///< what a user should know about it
 
   const VolumeInfo& output() const {
     return std::visit([](const auto& map) -> const VolumeInfo& { return map.output; }, form);

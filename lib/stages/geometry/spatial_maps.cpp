@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "stages/gather/compose.h"
 #include "volume/error.h"
@@ -92,7 +93,7 @@ SpatialMap sample_axes(const VolumeInfo& input, const std::array<AxisSamples, 3>
 }
 
 SpatialMap sample_grid(const VolumeInfo& input, const Geometry& target, PointMap pull, const SamplingParams& params,
-                       const StageContext& context, double snap) {
+                       const StageContext& context, double snap, bool copies) {
   const Index3& size = target.size();
   check_grid_size(input, {double(size[0]), double(size[1]), double(size[2])});
   PointMap points = PointMap(input.geometry.world_to_index()).after(pull).after(PointMap(target.index_to_world()));
@@ -105,7 +106,9 @@ SpatialMap sample_grid(const VolumeInfo& input, const Geometry& target, PointMap
       for (const double c : axes[axis].coordinates) lattice = lattice && c == std::round(c);
     }
     if (lattice || interpolation_for(input, params) != Interpolation::label_linear) {
-      GridMap grid = sampling_map(input, pairs->source_axis, axes, params, tolerance_for(context));
+      SamplingParams used = params;
+      if (lattice && copies) used.interpolation = Interpolation::nearest;
+      GridMap grid = sampling_map(input, pairs->source_axis, axes, used, tolerance_for(context));
       grid.output.geometry = target;
       return {std::move(grid), std::move(pull)};
     }
@@ -113,6 +116,25 @@ SpatialMap sample_grid(const VolumeInfo& input, const Geometry& target, PointMap
   GatherMap gather = gather_map(input, target, std::move(points), params);
   if (antialiases(input, params)) smooth_before(gather, input);
   return {std::move(gather), std::move(pull)};
+}
+
+Vec3 Center::of(const StageContext& context) const { return point.value_or(center_of(context.frame.geometry)); }
+
+Matrix3 rotation_about(int axis, double degrees) {
+  const double turned = std::remainder(degrees, 360.0), angle = turned * std::numbers::pi / 180;
+  const bool quarter = std::fmod(turned, 90.0) == 0;
+  const double c = quarter ? std::round(std::cos(angle)) : std::cos(angle);
+  const double s = quarter ? std::round(std::sin(angle)) : std::sin(angle);
+  Matrix3 rotation = Matrix3::identity();
+  const auto next = std::size_t((axis + 1) % 3), last = std::size_t((axis + 2) % 3);
+  rotation[int(next)][next] = rotation[int(last)][last] = c;
+  rotation[int(next)][last] = -s;
+  rotation[int(last)][next] = s;
+  return rotation;
+}
+
+Affine about_center(const Matrix3& linear, const Vec3& center, const Vec3& translation) {
+  return {linear, center - linear * center + translation};
 }
 
 Vec3 center_of(const Geometry& geometry) {

@@ -9,6 +9,10 @@
 
 namespace volpipe {
 
+/// World RAS mm -> FSL's scaled voxels of a grid: index times spacing, x from the other end where the grid's axes are
+/// right-handed in RAS.
+Affine world_to_fsl(const Geometry& grid);
+
 /// What a file of FSL's FLIRT needs to be understood: its matrix maps between the scaled voxels of two grids.
 struct TransformGrids {
   const Geometry* input = nullptr;      ///< the image that is moved
