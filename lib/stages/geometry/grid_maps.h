@@ -88,16 +88,21 @@ struct SamplingParams {
 };
 
 template <class P>
-void add_sampling_parameters(Parameters<P>& parameters) {
+void add_interpolation_parameters(Parameters<P>& parameters) {
   parameters
       .add("interpolation", static_cast<std::optional<Interpolation> P::*>(&SamplingParams::interpolation), {},
            "how values of images between voxels are found (default linear); labels take nearest or label_linear "
            "(default nearest)")
       .add("boundary", static_cast<Boundary P::*>(&SamplingParams::boundary), {}, "what lies outside the image")
       .add("fill", static_cast<Fill P::*>(&SamplingParams::fill), {},
-           "value outside the image for the constant boundaries")
-      .add("antialias", static_cast<std::optional<bool> P::*>(&SamplingParams::antialias), {},
-           "smooth before an axis is reduced; default on, off for labels and nearest");
+           "value outside the image for the constant boundaries");
+}
+
+template <class P>
+void add_sampling_parameters(Parameters<P>& parameters) {
+  add_interpolation_parameters(parameters);
+  parameters.add("antialias", static_cast<std::optional<bool> P::*>(&SamplingParams::antialias), {},
+                 "smooth before an axis is reduced; default on, off for labels and nearest");
 }
 
 /// Where the target voxels of one axis lie: source coordinates for the values, scale and offset for the geometry.
