@@ -294,7 +294,10 @@ class SpecReader {
   }
 
   void rearrange_images(const StageEntry& stage, const RearrangingStage& rearranging) {
-    const std::vector<std::string> made = rearranging.makes(stage.images);
+    std::vector<std::string> made;
+    try {
+      made = rearranging.makes(stage.images);
+    } catch (const Error& error) { return faults_.add(stage.pointer, error.what()); }
     const ImageKind kind = stage.images.empty() ? ImageKind::image : find_image(stage.images.front())->kind;
     std::erase_if(images_, [&](const KnownImage& image) {
       return std::find(stage.images.begin(), stage.images.end(), image.name) != stage.images.end();

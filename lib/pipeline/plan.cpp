@@ -254,17 +254,21 @@ class Planner {
     if (request.image.empty()) request.image = images.front();
     if (!now_.contains(request.image))
       throw Error(ErrorCode::input, "the image '" + request.image + "' is missing from this item");
-    const VolumeInfo measured = now_.at(request.image);
+    MeasuringStage::Measurement measured{request.image, now_.at(request.image), {}};
     close(request.image, "its voxels decide " + entry.label);
     if (request.mask.kind == Mask::Kind::image) {
-      check_mask(request.mask.image, measured);
+      check_mask(request.mask.image, measured.info);
       close(request.mask.image, "its voxels decide " + entry.label);
     }
-    std::optional<IndexBox> box = IndexBox{{}, measured.geometry.size()};
-    if (measure_) box = measure_(plan_.groups, request);
-    else plan_.guessed.push_back(index);
+    if (measure_) {
+      measured.box = measure_(plan_.groups, request);
+    } else {
+      measured.box = IndexBox{{}, measured.info.geometry.size()};
+      measured.guessed = true;
+      plan_.guessed.push_back(index);
+    }
     for (const std::string& image : images) {
-      GridMap map = stage.map(now_.at(image), measured, box);
+      GridMap map = stage.map(image, now_.at(image), measured);
       add_spatial(index, entry, {std::move(map), {}}, image);
     }
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "stages/gather/compose.h"
@@ -146,23 +145,13 @@ Vec3 center_of(const Geometry& geometry) {
 Geometry fitted_grid(const Geometry& grid, const Affine& push) {
   const Affine to_index = grid.world_to_index() * push * grid.index_to_world();
   const Index3& n = grid.size();
-  Vec3 low, high;
-  low.fill(std::numeric_limits<double>::infinity());
-  high.fill(-std::numeric_limits<double>::infinity());
-  for (int corner = 0; corner < 8; ++corner) {
-    Vec3 at;
-    for (std::size_t axis = 0; axis < 3; ++axis) at[axis] = (corner >> axis & 1) ? double(n[axis]) - 0.5 : -0.5;
-    const Vec3 moved = to_index(at);
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      low[axis] = std::min(low[axis], moved[axis]);
-      high[axis] = std::max(high[axis], moved[axis]);
-    }
-  }
+  const Box3 extent =
+      box_around(to_index, {{-0.5, -0.5, -0.5}, {double(n[0]) - 0.5, double(n[1]) - 0.5, double(n[2]) - 0.5}});
   Vec3 voxels;
   Affine origin;
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    voxels[axis] = std::max(1.0, std::ceil(high[axis] - low[axis] - 1e-6));
-    origin.offset[axis] = (low[axis] + high[axis]) / 2 - (voxels[axis] - 1) / 2;
+    voxels[axis] = std::max(1.0, std::ceil(extent.high[axis] - extent.low[axis] - 1e-6));
+    origin.offset[axis] = (extent.low[axis] + extent.high[axis]) / 2 - (voxels[axis] - 1) / 2;
   }
   check_grid_size({}, voxels);
   return grid.remapped({std::int64_t(voxels[0]), std::int64_t(voxels[1]), std::int64_t(voxels[2])}, origin);
