@@ -47,11 +47,12 @@ class CropForeground final : public MeasuringStage {
         begin = std::max<std::int64_t>(begin, 0);
         end = std::min(end, n);
       }
-      size[axis] = multiple_above(end - begin, params_.k_divisible.value[axis]);
-      begin -= (size[axis] - (end - begin)) / 2;
+      const std::int64_t extent = end - begin;
+      size[axis] = multiple_above(extent, params_.k_divisible.value[axis]);
+      begin -= (size[axis] - extent) / 2;
       if (params_.allow_padding) continue;
       if (size[axis] > n) {
-        if (!measured.guessed) throw no_room(image, axis, end - begin, size[axis], n);
+        if (!measured.guessed) throw no_room(image, axis, extent, size[axis], n);
         size[axis] = n;
       }
       begin = std::clamp<std::int64_t>(begin, 0, n - size[axis]);
