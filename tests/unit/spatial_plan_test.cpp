@@ -106,11 +106,11 @@ TEST(SpatialPlan, TwoInterpolationsStayTwoUnlessAskedFor) {
 TEST(SpatialPlan, AffineChainsAndFieldsAreOneGatherWhenAskedFor) {
   const auto context = make_context(Device::cpu());
   const char* const chain =
-      R"({"op": "resample", "spacing": 0.8}, {"op": "affine", "scale": 1.1, "boundary": "nearest"},
-         {"op": "rotate", "angles": 12, "axes": "z", "boundary": "nearest"},
-         {"op": "elastic", "spacing": 9, "magnitude": 1, "boundary": "nearest"},
-         {"op": "flip", "axes": "x"}, {"op": "affine", "translate": [1, 2, 0], "boundary": "nearest"},
-         {"op": "elastic", "spacing": 12, "magnitude": 1, "boundary": "nearest", "name": "again"})";
+      R"({"op": "resample", "spacing": 0.8, "interpolation": "bspline3"}, {"op": "affine", "scale": 1.1, "boundary": "nearest", "interpolation": "bspline3"},
+         {"op": "rotate", "angles": 12, "axes": "z", "boundary": "nearest", "interpolation": "bspline3"},
+         {"op": "elastic", "spacing": 9, "magnitude": 1, "boundary": "nearest", "interpolation": "bspline3"},
+         {"op": "flip", "axes": "x"}, {"op": "affine", "translate": [1, 2, 0], "boundary": "nearest", "interpolation": "bspline3"},
+         {"op": "elastic", "spacing": 12, "magnitude": 1, "boundary": "nearest", "interpolation": "bspline3", "name": "again"})";
   Images images;
   images.emplace("image", smooth_volume(*context, info_of({24, 22, 20})));
   Images again;
@@ -120,7 +120,16 @@ TEST(SpatialPlan, AffineChainsAndFieldsAreOneGatherWhenAskedFor) {
   EXPECT_EQ(fused.plan.groups.size(), 1u);
   EXPECT_EQ(staged.plan.groups.size(), 6u);
   ASSERT_EQ(fused.images.at("image").info(), staged.images.at("image").info());
-  EXPECT_LE(largest_difference(fused.images.at("image"), staged.images.at("image")), 0.1);  // six interpolations of it
+  // Away from the edges, where each stage by itself repeats what the last one left.
+  const Volume &a = fused.images.at("image"), &b = staged.images.at("image");
+  const std::vector<double> x = values_of(a), y = values_of(b);
+  const Index3& n = a.geometry().size();
+  for (std::int64_t k = 8; k < n[2] - 8; ++k)
+    for (std::int64_t j = 8; j < n[1] - 8; ++j)
+      for (std::int64_t i = 8; i < n[0] - 8; ++i) {
+        const auto at = std::size_t((k * n[1] + j) * n[0] + i);
+        ASSERT_NEAR(x[at], y[at], 2e-3) << i << " " << j << " " << k;
+      }
 }
 
 TEST(SpatialPlan, WhatSamplesOtherwiseIsNeverComposed) {
@@ -186,7 +195,7 @@ TEST(SpatialPlan, ImagesOnDifferentGridsMoveAlikeInTheWorld) {
       Geometry::from_spacing({30, 26, 28}, {2, 2, 2}, {28, -27, -25}, {{{{-1, 0, 0}, {0, 1, 0}, {0, 0, 1}}}});
   for (const char* stage :
        {R"({"op": "rotate", "angles": [10, 25, -40]})",
-        R"({"op": "affine", "translate": [3, -4, 4.6], "rotate": [0, 0, 30]})",
+        R"({"op": "affine", "translate": [3, -4, 4], "rotate": [0, 0, 30]})",
         R"({"op": "elastic", "spacing": 20, "magnitude": 6})", R"({"op": "smooth_deform", "limits": 5})",
         R"({"op": "grid_distortion", "steps": 3, "limits": 0.3})"}) {
     Images images;
