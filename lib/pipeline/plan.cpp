@@ -215,10 +215,14 @@ class Planner {
   static void compute_in_double(SpatialForm& form) {
     if (auto* grid = std::get_if<GridMap>(&form)) {
       if (grid->computes) grid->output.dtype = DataType::float64;
-    } else if (auto& gather = std::get<GatherMap>(form); gather.output.dtype == DataType::float32) {
-      gather.output.dtype = DataType::float64;
-      if (gather.before.computes) gather.before.output.dtype = DataType::float64;
+      return;
     }
+    auto& gather = std::get<GatherMap>(form);
+    if (gather.before.computes) gather.before.output.dtype = DataType::float64;
+    const bool copies =
+        gather.interpolation == Interpolation::nearest || gather.interpolation == Interpolation::label_linear;
+    if (!copies) gather.output.dtype = DataType::float64;
+    else if (gather.interpolation == Interpolation::nearest) gather.output.dtype = gather.before.output.dtype;
   }
 
   static SpatialForm form_of(const Group& group) {

@@ -44,7 +44,7 @@ std::string fault_of(const char* entry) {
 
 std::string refusal_of(const char* entry, const VolumeInfo& input) {
   try {
-    map_of(entry, input);
+    spatial_map_of(Json::parse(entry), input);
   } catch (const Error& error) { return error.what(); }
   return "";
 }
