@@ -670,6 +670,21 @@ TEST(Untilt, KeepsThePlanesOfTheSlices) {
   for (std::size_t i = 0; i < 12 * 11; ++i) EXPECT_EQ(to[i], from[i]);  // the first slice stays
 }
 
+TEST(Untilt, RoundedHeadersLoseNoVoxelAtTheEdges) {
+  Affine rounded = Affine{oblique_rotation(), {}} * tilted_grid({12, 11, 9}).index_to_world();
+  for (auto& row : rounded.linear.m)
+    for (double& value : row) value = double(float(value));
+  const VolumeInfo info = info_on(Geometry({12, 11, 9}, rounded));
+  const Volume output =
+      run_one(R"({"op": "untilt", "fill": -1})", filled(info, [](const Index3&, std::int64_t) { return 5; }));
+  const Index3& m = output.geometry().size();
+  ASSERT_EQ(m[0], 12);
+  const std::vector<double> values = values_of(output);
+  for (std::size_t row = 0; row < values.size(); row += 12)  // whole rows lie inside or outside
+    for (std::size_t x = 1; x < 12; ++x) ASSERT_EQ(values[row + x], values[row]);
+  EXPECT_GE(std::count(values.begin(), values.end(), 5.0), 12 * 10 * 9);
+}
+
 TEST(Untilt, TakesTheAxisThatIsReplaced) {
   const Volume input = random_on(tilted_grid({12, 11, 9}), DataType::int16);
   const Geometry grid = run_one(R"({"op": "untilt", "axis": "y"})", copy_of(input)).geometry();

@@ -45,6 +45,20 @@ std::optional<AxisPairs> separate(const Affine& map, const Index3& size, double 
   return pairs;
 }
 
+/// Whole numbers where that moves no voxel of the target by more than `snap`: what rounding has left would put the
+/// outermost voxels beyond the edge.
+Affine snapped(Affine map, const Index3& size, double snap) {
+  const auto snap_to_whole = [snap](double& value, double reach) {
+    if (std::abs(value - std::round(value)) * reach <= snap) value = std::round(value);
+  };
+  for (int row = 0; row < 3; ++row) {
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      snap_to_whole(map.linear[row][axis], double(std::max<std::int64_t>(size[axis] - 1, 1)));
+    snap_to_whole(map.offset[std::size_t(row)], 1);
+  }
+  return map;
+}
+
 GatherMap gather_map(const VolumeInfo& input, const Geometry& target, PointMap points, const SamplingParams& params) {
   GatherMap map;
   map.output = input;
@@ -113,6 +127,7 @@ SpatialMap sample_grid(const VolumeInfo& input, const Geometry& target, PointMap
       return {std::move(grid), std::move(pull)};
     }
   }
+  if (points.is_affine()) points = PointMap(snapped(points.affine(), size, snap));
   GatherMap gather = gather_map(input, target, std::move(points), params);
   if (antialiases(input, params)) smooth_before(gather, input);
   return {std::move(gather), std::move(pull)};

@@ -75,7 +75,7 @@ class Untilt final : public GatherStage {
     check_grid_size(input, size);
     upright.offset = upright(first);
     const Geometry target({std::int64_t(size[0]), std::int64_t(size[1]), std::int64_t(size[2])}, upright);
-    return sample_grid(input, target, {}, params_, context);
+    return sample_grid(input, target, {}, params_, context, kHeaderSnap);
   }
 
  private:
@@ -96,7 +96,7 @@ StageDefinition stage_untilt() {
        .family = "geometry",
        .summary = "sample a sheared grid (gantry tilt) on an orthogonal one that holds all its voxels",
        .targets = StageTargets::all,
-       .example = {{"op", "untilt"}}},
+       .example = {{"op", "untilt"}, {"fill", "min"}}},
       std::move(parameters));
 }
 
