@@ -208,6 +208,53 @@ TEST(SpatialPlan, ImagesOnDifferentGridsMoveAlikeInTheWorld) {
   }
 }
 
+/// However the voxels of an image are stored, what a stage does in the world is the same.
+TEST(SpatialPlan, TheOrientationOfTheVoxelsDoesNotMatter) {
+  const auto context = make_context(Device::cpu());
+  const char* const inputs = R"(, "inputs": {"image": {}, "field": {"suffix": "_field"}}, "fuse": "none")";
+  const auto images = [&] {
+    VolumeInfo field = info_of({7, 6, 5}, DataType::float32, 3);
+    field.geometry = field.geometry.remapped({9, 8, 7}, {Matrix3::identity(), {-1, -1, -1}});
+    Images images = random_images(*context, {{"image", info_of({7, 6, 5})}, {"field", field}}, 5);
+    for (float* v = images.at("field").data_as<float>(); v != images.at("field").data_as<float>() + field.value_count();
+         ++v)
+      *v /= 60;
+    return images;
+  };
+  for (
+      const char* stage :
+      {R"({"op": "rotate", "angles": [10, -25, 40], "boundary": "reflect"})",
+       R"({"op": "rotate", "angles": [10, -25, 40], "grid": "fit", "interpolation": "bspline3"})",
+       R"({"op": "affine", "shear": [0.1, 0.2, -0.1], "scale": [1.2, 0.9, 1], "translate": [1, 2, 3], "interpolation": "cubic"})",
+       R"({"op": "affine", "scale": 0.4, "boundary": "nearest"})",
+       R"({"op": "resize", "scale": 2, "interpolation": "lanczos3"})",
+       R"({"op": "warp", "field": "field", "interpolation": "bspline2"})",
+       R"({"op": "resample_to", "reference": "field", "interpolation": "bspline5"})"}) {
+    const auto run = [&](const std::string& code) {
+      return run_pipeline(
+          *context,
+          pipeline_of(R"({"op": "reorient", "axes": ")" + code + R"("}, )" +
+                          std::string(stage).insert(1, R"("on": "image", )") + R"(, {"op": "reorient", "axes": "RAS"})",
+                      inputs),
+          images());
+    };
+    const PipelineResult wanted = run("RAS");
+    const std::vector<double> values = values_of(wanted.images.at("image"));
+    for (const std::string order : {"RAS", "RSA", "ARS", "ASR", "SRA", "SAR"})
+      for (int signs = 0; signs < 8; ++signs) {
+        std::string code = order;
+        for (std::size_t i = 0; i < 3; ++i)
+          if (signs >> i & 1) code[i] = code[i] == 'R' ? 'L' : code[i] == 'A' ? 'P' : 'I';
+        SCOPED_TRACE(code + " " + stage);
+        const PipelineResult got = run(code);
+        const Volume &a = got.images.at("image"), &b = wanted.images.at("image");
+        ASSERT_EQ(a.geometry().size(), b.geometry().size());
+        EXPECT_LT(max_corner_distance_mm(a.geometry(), b.geometry()), 1e-9);
+        EXPECT_LE(largest_difference(a, b), 2e-3);  // 1e-5 of the range, 200
+      }
+  }
+}
+
 TEST(SpatialPlan, TheFieldIsTheSeedsAlone) {
   const auto one = make_context(Device::cpu(), 1), seven = make_context(Device::cpu(), 7);
   const Pipeline pipeline = pipeline_of(R"({"op": "elastic", "spacing": {"uniform": [6.0, 9.0]}, "magnitude": 2})");
