@@ -1,255 +1,205 @@
 #include "stages/gather/gather.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <map>
+#include <limits>
+#include <string>
+#include <utility>
 
-#include "stages/gather/compose.h"
 #include "stages/gather/executors.h"
-#include "stages/gather/exponential.h"
-#include "stages/gather/label_vote.h"
+#include "stages/gather/fields.h"
+#include "stages/separable/bspline.h"
 #include "volume/error.h"
 
 namespace volpipe {
 
 namespace {
 
-/// Entries this close to whole numbers, in voxels over the whole target, are whole: rounding of products, nothing else.
-constexpr double kRounding = 1e-9;
-
-bool is_view(const VolumeInfo& input, const GridMap& map) {
-  return map.copies() && !map.computes && map.output.dtype == input.dtype;
+bool moves_bits(Interpolation interpolation) {
+  return interpolation == Interpolation::nearest || interpolation == Interpolation::label_linear;
 }
 
-bool is_floating_only(Interpolation interpolation) {
-  return interpolation == Interpolation::cubic || interpolation == Interpolation::lanczos3;
+/// Reads voxels of any type as they are.
+bool reads_any_type(Interpolation interpolation) {
+  return moves_bits(interpolation) || interpolation == Interpolation::linear;
 }
 
-/// What is sampled, once what comes before has run: the last of these maps, each after the one before; none: the input
-/// as it is, or as a view.
-struct Preparation {
-  std::vector<GridMap> maps;
-  std::int64_t pad = 0;  ///< voxels that the coefficients reach beyond the image at either end
+bool is_lattice(const VolumeInfo& input, const GridMap& map) {
+  return map.copies() && map.output.dtype == input.dtype;
+}
+
+/// What runs before the gather, and with which fill value.
+struct Pass {
+  GridMap map;
+  double fill;
 };
 
-/// Spline coefficients of what `map` gives, extended by as much as the gather looks at.
-GridMap prefilter_of(const GatherMap& gather, const VolumeInfo& image, std::int64_t pad, double fill) {
-  const DataType arithmetic = gather.output.dtype;
-  GridMap map;
-  map.output = image;
-  map.output.dtype = arithmetic;
-  Index3 size;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    const double tolerance = arithmetic == DataType::float64 ? 1e-15 : kSplineTolerance;
-    map.matrices[axis] =
-        prefilter_axis(image.geometry.size()[axis], gather.interpolation, gather.boundary, pad, tolerance);
-    size[axis] = map.matrices[axis].output_size();
-  }
-  map.target_to_source = {Matrix3::identity(), {-double(pad), -double(pad), -double(pad)}};
-  map.output.geometry = image.geometry.remapped(size, map.target_to_source);
-  map.fill = {fill, false};
-  map.computes = true;
-  return map;
+/// What of the range the coefficients may be wrong by.
+double tolerance_of(const GatherMap& map) { return map.output.dtype == DataType::float64 ? 1e-15 : kSplineTolerance; }
+
+/// Coefficients that are needed beyond either end of an axis: as many as the spline of a flat extension takes to become
+/// flat itself.
+std::int64_t coefficient_pad(const GatherMap& map) {
+  if (!is_bspline(map.interpolation) || spline_pad(map.interpolation, map.boundary) == 0) return 0;
+  return std::int64_t(inverse_bspline(spline_order(map.interpolation), 10 * tolerance_of(map)).size());
 }
 
-Preparation prepare(const VolumeInfo& input, const GatherMap& gather, double fill, double before_fill) {
-  Preparation result;
-  GridMap before = gather.before;
-  before.fill = {before_fill, false};
-  if (is_bspline(gather.interpolation)) {
-    result.pad = spline_pad(gather.interpolation, gather.boundary);
-    GridMap prefilter = prefilter_of(gather, before.output, result.pad, fill);
-    if (auto composed = compose(prefilter, before)) result.maps = {std::move(*composed)};
-    else result.maps = {std::move(before), std::move(prefilter)};
-    return result;
+/// The B-spline coefficients of what the input has become.
+GridMap prefilter(const GatherMap& map) {
+  const VolumeInfo& image = map.before.output;
+  const std::int64_t pad = coefficient_pad(map);
+  GridMap result;
+  result.output = image;
+  result.output.dtype = map.output.dtype;
+  Index3 size = image.geometry.size();
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    result.matrices[axis] = prefilter_axis(size[axis], map.interpolation, map.boundary, pad, tolerance_of(map));
+    size[axis] += 2 * pad;
   }
-  const bool converts = is_floating_only(gather.interpolation) && !is_floating(before.output.dtype);
-  if (converts) {
-    before.output.dtype = gather.output.dtype;
-    before.computes = true;
-  }
-  if (!is_view(input, before)) result.maps = {std::move(before)};
+  const double shift = -double(pad);
+  result.output.geometry = image.geometry.remapped(size, {Matrix3::identity(), {shift, shift, shift}});
+  result.fill = map.fill;
+  result.computes = true;
   return result;
 }
 
-/// Axis `axis` of a lattice map of a volume as a view of its memory.
-SourceAxis view_axis(const GridMap& map, std::size_t axis, const Index3& memory_size) {
-  const auto source = std::size_t(map.source_axis[axis]);
-  const std::int64_t strides[] = {1, memory_size[0], memory_size[0] * memory_size[1]};
-  const AxisMatrix& matrix = map.matrices[axis];
-  const std::int64_t size = matrix.output_size();
-  std::vector<std::int64_t> index(static_cast<std::size_t>(size));
-  for (std::int64_t v = 0; v < size; ++v) {
-    const AxisMatrix::Row row = matrix.row(v);
-    index[std::size_t(v)] = row.empty() ? -1 : row.front().index;
+std::vector<Pass> passes_before(const VolumeInfo& input, const GatherMap& map, double fill_value, double before_fill) {
+  GridMap before = map.before;
+  if (!is_lattice(input, before) && is_floating(map.output.dtype)) before.output.dtype = map.output.dtype;
+  if (is_bspline(map.interpolation)) {
+    const GridMap filter = prefilter(map);
+    if (auto both = compose(filter, before))
+      return {{std::move(*both), filter.uses_fill() ? fill_value : before_fill}};
+    std::vector<Pass> passes;
+    passes.push_back({std::move(before), before_fill});
+    passes.push_back({filter, fill_value});
+    return passes;
   }
-  // The longest run of steps of one voxel, up or down.
-  SourceAxis best{size, 0, 1, 0, 0, {}};
-  for (const std::int64_t step : {1, -1})
-    for (std::int64_t begin = 0; begin < size;) {
-      std::int64_t end = begin + 1;
-      while (index[std::size_t(begin)] >= 0 && end < size && index[std::size_t(end)] >= 0 &&
-             index[std::size_t(end)] == index[std::size_t(end - 1)] + step)
-        ++end;
-      if (index[std::size_t(begin)] >= 0 && end - begin > best.end - best.begin) {
-        best.begin = begin;
-        best.end = end;
-        best.stride = step * strides[source];
-        best.offset = index[std::size_t(begin)] * strides[source] - best.stride * begin;
-      }
-      begin = end;
-    }
-  if (best.begin == 0 && best.end == size) return best;
-  for (const std::int64_t i : index) best.elements.push_back(i < 0 ? -1 : i * strides[source]);
-  return best;
+  if (!is_lattice(input, before)) return {{std::move(before), before_fill}};
+  if (reads_any_type(map.interpolation) || is_floating(input.dtype)) return {};
+  before.output.dtype = map.output.dtype;
+  before.computes = true;
+  return {{std::move(before), before_fill}};
 }
 
-double whole_where_close(double value, double reach) {
-  return std::abs(value - std::round(value)) * std::max(reach, 1.0) < kRounding ? std::round(value) : value;
-}
-
-/// A map of target indices without the rounding of the products it came from.
-Affine without_rounding(Affine map, const Index3& target_size) {
-  for (int row = 0; row < 3; ++row) {
-    for (std::size_t column = 0; column < 3; ++column)
-      map.linear[row][column] = whole_where_close(map.linear[row][column], double(target_size[column] - 1));
-    map.offset[std::size_t(row)] = whole_where_close(map.offset[std::size_t(row)], 1);
-  }
-  return map;
-}
-
-/// Everything in the space of source indices: what follows a field is folded into it.
-void place_points(const PointMap& points, const Index3& target_size, GatherWork& work) {
-  Affine before, tail;  // of all affine maps: before the first field; after the step at hand
-  bool first = true;
-  for (const auto& step : points.steps())
-    if (const auto* affine = std::get_if<Affine>(&step)) {
-      if (first) before = *affine * before;
-      else tail = *affine * tail;
-    } else {
-      first = false;
-    }
-  work.start = without_rounding(tail * before, target_size);
-  first = true;
-  for (const auto& step : points.steps()) {
-    const auto* field = std::get_if<FieldStep>(&step);
-    if (!field) {
-      if (!first) tail = tail * std::get<Affine>(step).inverse();
-      continue;
-    }
-    FieldWork placed;
-    placed.use = static_cast<FieldWork::Use>(field->use);
-    placed.bspline = field->field.basis == VectorField::Basis::bspline3;
-    placed.size = field->field.size;
-    placed.linear = tail.linear * field->linear;
-    placed.offset = tail(field->offset);
-    placed.from_target = first && field->use != FieldStep::Use::undo;
-    placed.to_grid =
-        placed.from_target ? without_rounding(field->to_grid * before, target_size) : field->to_grid * tail.inverse();
-    work.fields.push_back(placed);
-    first = false;
-  }
-}
-
-/// The vectors of the fields where the work runs, alive as long as this.
-class FieldVectors {
- public:
-  FieldVectors(DeviceContext& context, const PointMap& points, const ImageLookup& images) {
-    for (const auto& step : points.steps())
-      if (const auto* field = std::get_if<FieldStep>(&step)) add(context, field->field, images);
-  }
-
-  void place(GatherWork& work) const {
-    for (std::size_t i = 0; i < work.fields.size(); ++i) {
-      work.fields[i].vectors = fields_[i]->data();
-      work.fields[i].type = fields_[i]->dtype();
-    }
-  }
-
- private:
-  void add(DeviceContext& context, const VectorField& field, const ImageLookup& images) {
-    if (!field.vectors) fields_.push_back(&images(field.image));
-    else if (context.device().is_cpu()) fields_.push_back(field.vectors.get());
-    else fields_.push_back(&uploaded(context, field.vectors));
-    const VolumeInfo& info = fields_.back()->info();
-    if (info.components != 3 || !is_floating(info.dtype) || info.geometry.size() != field.size)
-      throw Error(ErrorCode::internal, "a field has 3 components of float32 or float64 on its grid");
-  }
-
-  const Volume& uploaded(DeviceContext& context, const std::shared_ptr<const Volume>& vectors) {
-    const auto found = uploads_.find(vectors.get());
-    if (found != uploads_.end()) return found->second;
-    Volume staged(vectors->info(), context.allocate_host(vectors->info().bytes()));
-    std::memcpy(staged.data(), vectors->data(), vectors->info().bytes());
-    return uploads_.emplace(vectors.get(), context.to_device(std::move(staged))).first->second;
-  }
-
-  std::vector<const Volume*> fields_;
-  std::map<const Volume*, Volume> uploads_;
+/// The longest run of indices that are one step apart.
+struct Run {
+  std::int64_t begin = 0, end = 0, step = 1;
 };
 
-GatherWork gather_work(const VolumeInfo& source, const GridMap* view, const GatherMap& map, std::int64_t pad) {
-  GatherWork work;
-  work.target_size = map.output.geometry.size();
-  const Index3& n = source.geometry.size();
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    const std::int64_t strides[] = {1, n[0], n[0] * n[1]};
-    work.source[axis] = view ? view_axis(*view, axis, n) : SourceAxis{n[axis], 0, strides[axis], 0, n[axis], {}};
+Run longest_run(const std::vector<std::int64_t>& index) {
+  Run longest;
+  const auto size = std::int64_t(index.size());
+  const auto at = [&](std::int64_t v) { return index[std::size_t(v)]; };
+  for (std::int64_t v = 0; v < size;) {
+    if (at(v) < 0) {
+      ++v;
+      continue;
+    }
+    Run run{v, v + 1, 1};
+    if (run.end < size && at(run.end) >= 0) run.step = at(run.end) - at(v);
+    while (run.end < size && at(run.end) >= 0 && at(run.end) - at(run.end - 1) == run.step) ++run.end;
+    if (run.end - run.begin > longest.end - longest.begin) longest = run;
+    v = run.end;
   }
-  const Affine shift{Matrix3::identity(), {double(pad), double(pad), double(pad)}};
-  place_points(PointMap(shift).after(map.points), work.target_size, work);
-  work.interpolation = map.interpolation;
-  work.boundary = map.boundary;
-  work.window_begin = map.window_begin;
-  work.window_end = map.window_end;
-  work.window_fill = map.window_fill;
-  work.components = source.components;
-  work.component_stride = source.geometry.voxel_count();
-  work.input_type = source.dtype;
-  work.output_type = map.output.dtype;
-  return work;
+  return longest;
+}
+
+SourceAxis view_axis(const AxisMatrix& matrix, std::int64_t stride) {
+  std::vector<std::int64_t> index;
+  for (std::int64_t v = 0; v < matrix.output_size(); ++v) {
+    const AxisMatrix::Row row = matrix.row(v);
+    index.push_back(row.empty() ? -1 : row.front().index);
+  }
+  const Run run = longest_run(index);
+  SourceAxis axis;
+  axis.size = matrix.output_size();
+  axis.begin = run.begin;
+  axis.end = run.end;
+  axis.stride = run.step * stride;
+  if (run.end > run.begin) axis.offset = index[std::size_t(run.begin)] * stride - axis.stride * run.begin;
+  if (run.begin == 0 && run.end == axis.size) return axis;
+  for (const std::int64_t i : index) axis.elements.push_back(i < 0 ? -1 : i * stride);
+  return axis;
+}
+
+std::array<SourceAxis, 3> view_of(const Index3& size, const GridMap& lattice) {
+  const Index3 stride{1, size[0], size[0] * size[1]};
+  std::array<SourceAxis, 3> axes;
+  for (std::size_t a = 0; a < 3; ++a)
+    axes[a] = view_axis(lattice.matrices[a], stride[std::size_t(lattice.source_axis[a])]);
+  return axes;
+}
+
+void check_fits(const VolumeInfo& input, const GatherMap& map) {
+  const Index3& size = map.output.geometry.size();
+  for (std::size_t a = 0; a < 3; ++a) {
+    const std::int64_t expected = input.geometry.size()[std::size_t(map.before.source_axis[a])];
+    if (map.before.matrices[a].input_size() != expected ||
+        map.before.matrices[a].output_size() != map.before.output.geometry.size()[a])
+      throw Error(ErrorCode::internal, "a gather was applied to a volume of another size");
+    if (map.window_begin[a] < 0 || map.window_end[a] > size[a])
+      throw Error(ErrorCode::internal, "the window of a gather reaches beyond its target");
+    if (std::max({expected, map.before.output.geometry.size()[a], size[a]}) > std::numeric_limits<std::int32_t>::max())
+      throw Error(ErrorCode::unsupported, "an axis has more than 2147483647 voxels: split the volume along it");
+  }
+  if (map.output.components != input.components)
+    throw Error(ErrorCode::internal, "a gather keeps the number of components");
+}
+
+void check_types(DataType source, const GatherMap& map) {
+  const bool fits = moves_bits(map.interpolation) ? map.output.dtype == source : is_floating(map.output.dtype);
+  if (!fits)
+    throw Error(ErrorCode::internal, "a gather cannot make " + std::string(to_string(map.output.dtype)) + " of " +
+                                         std::string(to_string(source)));
 }
 
 }  // namespace
 
-Volume apply_gather(DeviceContext& context, const Volume& input, const GatherMap& given, double fill_value,
+Volume apply_gather(DeviceContext& context, const Volume& input, const GatherMap& map, double fill_value,
                     double before_fill, const ImageLookup& images) {
-  if (given.interpolation == Interpolation::label_linear && given.before.computes)
-    return vote_by_label(context, input, given, fill_value, before_fill, images);
-  Exponentials exponentials(context, given.points, images);
-  GatherMap map = given;
-  map.points = exponentials.points();
-  const Preparation preparation = prepare(input.info(), map, fill_value, before_fill);
-  std::optional<Volume> prepared;
-  for (const GridMap& step : preparation.maps)
-    prepared = apply_map(context, prepared ? *prepared : input, step, step.fill.value);
-  const Volume& source = prepared ? *prepared : input;
-  GatherWork work = gather_work(source.info(), prepared ? nullptr : &map.before, map, preparation.pad);
+  check_fits(input.info(), map);
+  const std::vector<Pass> passes = passes_before(input.info(), map, fill_value, before_fill);
+  std::optional<Volume> made;
+  for (const Pass& pass : passes) made = apply_map(context, made ? *made : input, pass.map, pass.fill);
+  const Volume& source = made ? *made : input;
+  check_types(source.dtype(), map);
+
+  GatherWork work;
+  work.target_size = map.output.geometry.size();
+  work.source = made ? whole_volume(source.geometry().size()) : view_of(input.geometry().size(), map.before);
+  const auto pad = double(coefficient_pad(map));
+  const PointMap points =
+      pad == 0 ? map.points : PointMap(Affine{Matrix3::identity(), {pad, pad, pad}}).after(map.points);
+  const DeviceFields fields(context, points, images);
+  fields.describe(points, work.target_size, work);
+  work.interpolation = map.interpolation;
+  work.boundary = map.boundary;
   work.fill = fill_value;
   work.view_fill = before_fill;
-  const FieldVectors vectors(context, map.points, exponentials.images());
-  vectors.place(work);
+  work.window_begin = map.window_begin;
+  work.window_end = map.window_end;
+  work.window_fill = map.window_fill;
+  work.components = source.info().components;
+  work.component_stride = source.geometry().voxel_count();
+  work.input_type = source.dtype();
+  work.output_type = map.output.dtype;
+
   Volume output(map.output, context.allocate(map.output.bytes()));
   run_on(context, cpu::gather, cuda::gather, work, source.data(), output.data());
   return output;
 }
 
 std::size_t scratch_bytes(const VolumeInfo& input, const GatherMap& map) {
-  std::size_t bytes = exponential_scratch_bytes(map.points);
-  for (const auto& step : map.points.steps())
-    if (const auto* field = std::get_if<FieldStep>(&step); field && field->field.vectors)
-      bytes += field->field.vectors->info().bytes();
-  if (map.interpolation == Interpolation::label_linear && map.before.computes)
-    return bytes + vote_scratch_bytes(input, map);
-  VolumeInfo now = input;
-  std::size_t held = 0, most = 0;
-  for (const GridMap& step : prepare(input, map, 0, 0).maps) {
-    most = std::max(most, held + scratch_bytes(now, step) + step.output.bytes());
-    held = step.output.bytes();
-    now = step.output;
+  std::size_t most = 0, held = 0;
+  const VolumeInfo* source = &input;
+  const std::vector<Pass> passes = passes_before(input, map, 0, 0);
+  for (const Pass& pass : passes) {
+    const std::size_t bytes = pass.map.output.bytes();
+    most = std::max(most, held + bytes + scratch_bytes(*source, pass.map));
+    source = &pass.map.output;
+    held = bytes;
   }
-  return bytes + most;
+  return std::max(most, held + scratch_bytes_of_fields(map.points));
 }
 
 }  // namespace volpipe

@@ -9,6 +9,11 @@ namespace volpipe {
 namespace {
 
 FieldStep inverse_of(FieldStep step) {
+  if (step.field.exponential && step.use == FieldStep::Use::add) {  // exp(-v) undoes exp(v)
+    for (auto& row : step.linear.m)
+      for (double& entry : row) entry = -entry;
+    return step;
+  }
   if (step.field.exponential) {  // exp(-v)
     for (auto& row : step.linear.m)
       for (double& entry : row) entry = -entry;
