@@ -255,6 +255,47 @@ TEST(SpatialPlan, TheOrientationOfTheVoxelsDoesNotMatter) {
   }
 }
 
+/// Each label smoothed by itself and sampled, the largest share wins: against images of 0 and 1 by themselves.
+TEST(Labels, AreSmoothedOneByOneWhereTheyAreReduced) {
+  const auto context = make_context(Device::cpu());
+  const VolumeInfo info = info_of({24, 22, 20}, DataType::uint32);
+  const std::uint32_t values[] = {0, 2, 5, 70001};
+  const auto labels = [&] {
+    Volume volume(info, context->allocate_host(info.bytes()));
+    for (std::int64_t i = 0; i < info.value_count(); ++i) {
+      const std::int64_t x = i % 24, y = i / 24 % 22, z = i / 24 / 22;
+      volume.data_as<std::uint32_t>()[i] = values[x > 12 ? 1 + (y + z > 20) : z > 9 ? 3 : 0];
+    }
+    return volume;
+  };
+  for (const char* stage :
+       {R"({"op": "resize", "scale": 0.4, "interpolation": ")",
+        R"({"op": "affine", "scale": 0.35, "rotate": [10, 20, 30], "boundary": "nearest", "interpolation": ")"}) {
+    Images images;
+    images.emplace("image", labels());
+    const Pipeline vote = pipeline_of(std::string(stage) + R"(label_linear", "antialias": true})",
+                                      R"(, "inputs": {"image": {"kind": "label"}})");
+    const Volume got = std::move(run_pipeline(*context, vote, std::move(images)).images.at("image"));
+    std::vector<std::vector<double>> shares;
+    for (const std::uint32_t value : values) {
+      Volume one = labels();
+      for (std::int64_t i = 0; i < info.value_count(); ++i)
+        one.data_as<std::uint32_t>()[i] = one.data_as<std::uint32_t>()[i] == value;
+      Images indicator;
+      indicator.emplace("image", std::move(one));
+      const Pipeline share = pipeline_of(std::string(stage) + R"(linear"})");
+      shares.push_back(values_of(run_pipeline(*context, share, std::move(indicator)).images.at("image")));
+    }
+    ASSERT_EQ(got.dtype(), DataType::uint32);
+    for (std::int64_t i = 0; i < got.info().value_count(); ++i) {
+      const std::uint32_t label = got.data_as<std::uint32_t>()[i];
+      const auto place = std::size_t(std::find(std::begin(values), std::end(values), label) - std::begin(values));
+      ASSERT_LT(place, 4u) << label;
+      for (const auto& share : shares) ASSERT_GE(shares[place][std::size_t(i)], share[std::size_t(i)] - 2e-6);
+    }
+  }
+}
+
 TEST(SpatialPlan, TheFieldIsTheSeedsAlone) {
   const auto one = make_context(Device::cpu(), 1), seven = make_context(Device::cpu(), 7);
   const Pipeline pipeline = pipeline_of(R"({"op": "elastic", "spacing": {"uniform": [6.0, 9.0]}, "magnitude": 2})");

@@ -7,6 +7,7 @@
 
 #include "stages/gather/executors.h"
 #include "stages/gather/fields.h"
+#include "stages/gather/label_vote.h"
 #include "stages/separable/bspline.h"
 #include "volume/error.h"
 
@@ -23,9 +24,7 @@ bool reads_any_type(Interpolation interpolation) {
   return moves_bits(interpolation) || interpolation == Interpolation::linear;
 }
 
-bool is_lattice(const VolumeInfo& input, const GridMap& map) {
-  return map.copies() && map.output.dtype == input.dtype;
-}
+bool is_lattice(const VolumeInfo& input, const GridMap& map) { return map.copies() && map.output.dtype == input.dtype; }
 
 /// What runs before the gather, and with which fill value.
 struct Pass {
@@ -67,8 +66,7 @@ std::vector<Pass> passes_before(const VolumeInfo& input, const GatherMap& map, d
   if (!is_lattice(input, before) && is_floating(map.output.dtype)) before.output.dtype = map.output.dtype;
   if (is_bspline(map.interpolation)) {
     const GridMap filter = prefilter(map);
-    if (auto both = compose(filter, before))
-      return {{std::move(*both), filter.uses_fill() ? fill_value : before_fill}};
+    if (auto both = compose(filter, before)) return {{std::move(*both), filter.uses_fill() ? fill_value : before_fill}};
     std::vector<Pass> passes;
     passes.push_back({std::move(before), before_fill});
     passes.push_back({filter, fill_value});
@@ -158,6 +156,7 @@ void check_types(DataType source, const GatherMap& map) {
 Volume apply_gather(DeviceContext& context, const Volume& input, const GatherMap& map, double fill_value,
                     double before_fill, const ImageLookup& images) {
   check_fits(input.info(), map);
+  if (votes_by_label(map)) return vote_by_label(context, input, map, fill_value, before_fill, images);
   const std::vector<Pass> passes = passes_before(input.info(), map, fill_value, before_fill);
   std::optional<Volume> made;
   for (const Pass& pass : passes) made = apply_map(context, made ? *made : input, pass.map, pass.fill);
@@ -190,6 +189,7 @@ Volume apply_gather(DeviceContext& context, const Volume& input, const GatherMap
 }
 
 std::size_t scratch_bytes(const VolumeInfo& input, const GatherMap& map) {
+  if (votes_by_label(map)) return vote_scratch_bytes(input, map);
   std::size_t most = 0, held = 0;
   const VolumeInfo* source = &input;
   const std::vector<Pass> passes = passes_before(input, map, 0, 0);

@@ -67,8 +67,8 @@ Word word_at(const void* voxels) {
 
 /// A pair in one load.
 template <class T>
-  requires(sizeof(T) == 4)
-void load_pairs(const T* voxels, const std::int64_t* first, Vector<float>::type& low, Vector<float>::type& high) {
+requires(sizeof(T) == 4) void load_pairs(const T* voxels, const std::int64_t* first, Vector<float>::type& low,
+                                         Vector<float>::type& high) {
   typedef T Lanes __attribute__((vector_size(32)));
   const auto pair = [&](int lane) { return word_at<double>(voxels + first[lane]); };
   const auto even = (Lanes)Words{pair(0), pair(1), pair(4), pair(5)};
@@ -77,11 +77,12 @@ void load_pairs(const T* voxels, const std::int64_t* first, Vector<float>::type&
   high = __builtin_convertvector(__builtin_shufflevector(even, odd, 1, 3, 9, 11, 5, 7, 13, 15), Vector<float>::type);
 }
 template <class T>
-  requires(sizeof(T) < 4)
-void load_pairs(const T* voxels, const std::int64_t* first, Vector<float>::type& low, Vector<float>::type& high) {
+requires(sizeof(T) < 4) void load_pairs(const T* voxels, const std::int64_t* first, Vector<float>::type& low,
+                                        Vector<float>::type& high) {
   constexpr int kBits = 8 * sizeof(T);
   const auto pair = [&](int lane) {
-    return std::int32_t(word_at<std::conditional_t<sizeof(T) == 1, std::uint16_t, std::uint32_t>>(voxels + first[lane]));
+    return std::int32_t(
+        word_at<std::conditional_t<sizeof(T) == 1, std::uint16_t, std::uint32_t>>(voxels + first[lane]));
   };
   const Integers both{pair(0), pair(1), pair(2), pair(3), pair(4), pair(5), pair(6), pair(7)};
   Integers lower = both, upper = both >> kBits;
@@ -129,8 +130,8 @@ Interval indices_within(const Range& range, double slope, double inverse_slope, 
 
 constexpr int kMostTaps = 6;
 
-/// Where the taps of a stretch of target voxels lie: at base + sum of scale * first + tap[a][t], `first` being the first
-/// tap's voxel and t counting from it.
+/// Where the taps of a stretch of target voxels lie: at base + sum of scale * first + tap[a][t], `first` being the
+/// first tap's voxel and t counting from it.
 struct Reach {
   double base = 0, scale[3];
   std::int64_t tap[3][kMostTaps];
@@ -243,8 +244,8 @@ A linear_sum(const A (&t)[3], const Voxel& voxel) {
   return gather::lerp(plane[0], plane[1], t[2]);
 }
 
-/// The sum over Taps^3 voxels: columns of x taken through y and z, then along x. Voxels with a weight of exactly 0 do not
-/// count, whatever they hold.
+/// The sum over Taps^3 voxels: columns of x taken through y and z, then along x. Voxels with a weight of exactly 0 do
+/// not count, whatever they hold.
 template <int Taps, class A, class Voxel>
 A weighted_sum(const A (&wx)[Taps], const A (&wy)[Taps], const A (&wz)[Taps], const Voxel& voxel) {
   A sum = 0;
@@ -388,8 +389,7 @@ class LinearSampler {
     A t[3];
     std::int64_t elements[3][2];
     if (!corners_.find(p, t, elements)) return fill;
-    return linear_sum(
-        t, [&](int dx, int dy, int dz) { return corners_.voxel(voxels, elements, dx, dy, dz); });
+    return linear_sum(t, [&](int dx, int dy, int dz) { return corners_.voxel(voxels, elements, dx, dy, dz); });
   }
 
   void positions(const double (*at)[kChunk], std::int64_t count, const Reach& reach, Positions& positions) const {
@@ -422,8 +422,7 @@ class LinearSampler {
           }
           line[dz][dy] = lerp_lanes(low, high, tx);
         }
-      const V values =
-          lerp_lanes(lerp_lanes(line[0][0], line[0][1], ty), lerp_lanes(line[1][0], line[1][1], ty), tz);
+      const V values = lerp_lanes(lerp_lanes(line[0][0], line[0][1], ty), lerp_lanes(line[1][0], line[1][1], ty), tz);
       std::memcpy(out + l, &values, sizeof values);
     }
   }
@@ -471,9 +470,8 @@ class LabelSampler {
   void take(const Positions& positions, std::int64_t count, const Reach& reach, const Word* voxels, Word* out) const {
     const std::int64_t step = Step != 0 ? Step : reach.tap[0][1] - reach.tap[0][0];
     const std::int64_t start = Step != 0 ? 0 : reach.tap[0][0];
-    const std::int64_t rows[4] = {
-        start + reach.tap[1][0] + reach.tap[2][0], start + reach.tap[1][1] + reach.tap[2][0],
-        start + reach.tap[1][0] + reach.tap[2][1], start + reach.tap[1][1] + reach.tap[2][1]};
+    const std::int64_t rows[4] = {start + reach.tap[1][0] + reach.tap[2][0], start + reach.tap[1][1] + reach.tap[2][0],
+                                  start + reach.tap[1][0] + reach.tap[2][1], start + reach.tap[1][1] + reach.tap[2][1]};
     for (std::int64_t l = 0; l < count; ++l) {
       const Word* first = voxels + positions.first[l];
       const Word label = first[rows[0]];
@@ -624,8 +622,7 @@ class Field {
     view_.component_stride = work.size[0] * work.size[1] * work.size[2];
     const double sign = work.use == FieldWork::Use::undo ? -1 : 1;
     for (int row = 0; row < 3; ++row)
-      for (int column = 0; column < 3; ++column)
-        linear_[row][column] = sign * work.linear[row][std::size_t(column)];
+      for (int column = 0; column < 3; ++column) linear_[row][column] = sign * work.linear[row][std::size_t(column)];
     along_rows_ = work.from_target && work.bspline && to_grid_.m[1][0] == 0 && to_grid_.m[2][0] == 0;
   }
 
@@ -936,14 +933,10 @@ void gather_linear(DeviceContext& context, const GatherWork& work, const void* i
 template <Interpolation kInterpolation>
 void gather_taps(DeviceContext& context, const GatherWork& work, const void* input, void* output) {
   const bool from_double = work.input_type == DataType::float64, to_double = work.output_type == DataType::float64;
-  if (from_double && to_double)
-    Gather<TapSampler<kInterpolation, double, double>>(work, input, output).run(context);
-  else if (from_double)
-    Gather<TapSampler<kInterpolation, double, float>>(work, input, output).run(context);
-  else if (to_double)
-    Gather<TapSampler<kInterpolation, float, double>>(work, input, output).run(context);
-  else
-    Gather<TapSampler<kInterpolation, float, float>>(work, input, output).run(context);
+  if (from_double && to_double) Gather<TapSampler<kInterpolation, double, double>>(work, input, output).run(context);
+  else if (from_double) Gather<TapSampler<kInterpolation, double, float>>(work, input, output).run(context);
+  else if (to_double) Gather<TapSampler<kInterpolation, float, double>>(work, input, output).run(context);
+  else Gather<TapSampler<kInterpolation, float, float>>(work, input, output).run(context);
 }
 
 }  // namespace
