@@ -1,4 +1,4 @@
-#include "stages/gather/gather_device.cuh"
+#include "stages/gather/gather_staged.cuh"
 
 namespace volpipe::cuda {
 
@@ -6,7 +6,20 @@ namespace gathering {
 
 namespace {
 
-FieldParams params_of(const FieldWork& field) {
+/// The source's axes with the one that steps from voxel to voxel in front, where the results do not depend on it.
+std::array<std::size_t, 3> axis_order(const GatherWork& work) {
+  std::array<std::size_t, 3> order{0, 1, 2};
+  const auto of_y = [](const FieldWork& field) { return !field.from_target; };
+  if (work.interpolation == Interpolation::label_linear || std::ranges::any_of(work.fields, of_y)) return order;
+  for (std::size_t a = 1; a < 3; ++a)
+    if (std::abs(work.source[0].stride) != 1 && std::abs(work.source[a].stride) == 1) {
+      std::swap(order[0], order[a]);
+      break;
+    }
+  return order;
+}
+
+FieldParams params_of(const FieldWork& field, const std::array<std::size_t, 3>& order) {
   FieldParams params{};
   params.use = field.use;
   params.bspline = field.bspline;
@@ -15,9 +28,10 @@ FieldParams params_of(const FieldWork& field) {
   params.vectors = field.vectors;
   params.to_grid = volpipe::gather::map_of(field.to_grid);
   for (int row = 0; row < 3; ++row) {
+    const std::size_t from = order[std::size_t(row)];
     params.size[row] = field.size[std::size_t(row)];
-    params.offset.at[row] = field.offset[std::size_t(row)];
-    for (int column = 0; column < 3; ++column) params.linear[row][column] = field.linear[row][std::size_t(column)];
+    params.offset.at[row] = field.offset[from];
+    for (int column = 0; column < 3; ++column) params.linear[row][column] = field.linear[int(from)][std::size_t(column)];
   }
   return params;
 }
@@ -34,26 +48,26 @@ bool is_row_spline(const FieldWork& field) {
 }  // namespace
 
 GatherPlan::GatherPlan(DeviceContext& context, const GatherWork& work) {
+  const std::array<std::size_t, 3> order = axis_order(work);
   std::array<std::size_t, 3> at_elements{};
-  for (std::size_t a = 0; a < 3; ++a) at_elements[a] = tables_.add(work.source[a].elements);
+  for (std::size_t a = 0; a < 3; ++a) at_elements[a] = tables_.add(work.source[order[a]].elements);
   std::vector<FieldParams> fields;
-  for (const FieldWork& field : work.fields) fields.push_back(params_of(field));
+  for (const FieldWork& field : work.fields) fields.push_back(params_of(field, order));
   const std::size_t at_fields = tables_.add(fields);
   tables_.upload(context);
 
-  params_.start = volpipe::gather::map_of(work.start);
-  params_.target_voxels = 1;
+  const Map start = volpipe::gather::map_of(work.start);
   for (std::size_t a = 0; a < 3; ++a) {
-    const SourceAxis& axis = work.source[a];
+    const SourceAxis& axis = work.source[order[a]];
+    std::copy_n(start.m[order[a]], 4, params_.start.m[a]);
     params_.axes[a] = {axis.size,  axis.offset, axis.stride,
                        axis.begin, axis.end,    axis.elements.empty() ? nullptr : tables_.at<std::int64_t>(at_elements[a])};
     params_.size[a] = std::int32_t(work.target_size[a]);
+    params_.between[a] = std::uint32_t(std::max<std::int64_t>(axis.size - 2, 0));
+    params_.last[a] = double(axis.size - 1) + volpipe::gather::kSnap;
     params_.window_begin[a] = std::int32_t(work.window_begin[a]);
     params_.window_end[a] = std::int32_t(work.window_end[a]);
-    params_.target_voxels *= work.target_size[a];
   }
-  params_.component_stride = work.component_stride;
-  params_.components = work.components;
   params_.interpolation = work.interpolation;
   params_.boundary = work.boundary;
   params_.fields = tables_.at<FieldParams>(at_fields);
@@ -68,21 +82,54 @@ bool GatherPlan::is_narrow(std::size_t element_bytes) const {
     if (axis.begin >= axis.end) return true;  // no plain strides at all
     last += axis.offset + axis.stride * (axis.stride < 0 ? axis.begin : axis.end - 1);
   }
-  return (last + 1) * std::int64_t(element_bytes) <= std::int64_t(1) << 32;
+  return (last + 4) * std::int64_t(element_bytes) <= std::int64_t(1) << 32;
+}
+
+std::optional<Box> plan_box(const Params& params, int taps, int tile_z, std::size_t voxel_bytes, const void* input) {
+  constexpr std::size_t kMostBytes = 80 * 1024;
+  Box box{};
+  const int tile[3] = {StagedTile::kX, StagedTile::kY, tile_z};
+  for (int a = 0; a < 3; ++a) {
+    double extent = 0;
+    for (int b = 0; b < 3; ++b) extent += std::fabs(params.start.m[a][b]) * (tile[b] - 1);
+    if (!(extent < 128)) return {};
+    box.size[a] = int(extent + 1e-5) + 1 + taps;
+  }
+  const auto is_multiple = [](std::int64_t n) { return n % 4 == 0; };
+  box.aligned = params.axes[0].stride == 1 && is_multiple(params.axes[1].stride) && is_multiple(params.axes[2].stride) &&
+                is_multiple(params.axes[1].offset) && is_multiple(params.axes[2].offset) &&
+                reinterpret_cast<std::uintptr_t>(input) % (4 * voxel_bytes) == 0;
+  box.size[0] = std::max((box.size[0] + (box.aligned ? 3 : 0) + 3) / 4 * 4, 8);
+  // These remainders by 32 keep the 8 x 4 lanes of a warp on different banks of shared memory, most of them.
+  box.pitch = box.size[0] + (24 - box.size[0] % 16) % 16;
+  box.plane = (box.pitch * box.size[1] + 31) / 32 * 32;
+  box.rows_at_once = kThreads / (box.size[0] / 4);
+  box.planes_at_once = box.rows_at_once / box.size[1];
+  box.rows_rest = box.rows_at_once % box.size[1];
+  for (int a = 0; a < 3; ++a) box.step[a] = std::llround(std::ldexp(params.start.m[a][2], 32));
+  if (shared_bytes(box) > kMostBytes) return {};
+  return box;
 }
 
 }  // namespace gathering
 
 void gather(DeviceContext& context, const GatherWork& work, const void* input, void* output) {
   const gathering::GatherPlan plan(context, work);
-  switch (work.interpolation) {
-    case Interpolation::nearest:
-    case Interpolation::label_linear:
-      return gathering::gather_nearest(context, work, plan, input, output);
-    case Interpolation::linear:
-      return gathering::gather_linear(context, work, plan, input, output);
-    default:
-      return gathering::gather_taps(context, work, plan, input, output);
+  const std::int64_t target_voxels = work.target_size[0] * work.target_size[1] * work.target_size[2];
+  for (std::int64_t c = 0; c < work.components; ++c) {
+    const void* from = static_cast<const std::byte*>(input) + c * work.component_stride * std::int64_t(size_of(work.input_type));
+    void* to = static_cast<std::byte*>(output) + c * target_voxels * std::int64_t(size_of(work.output_type));
+    switch (work.interpolation) {
+      case Interpolation::nearest:
+      case Interpolation::label_linear:
+        gathering::gather_nearest(context, work, plan, from, to);
+        break;
+      case Interpolation::linear:
+        gathering::gather_linear(context, work, plan, from, to);
+        break;
+      default:
+        gathering::gather_taps(context, work, plan, from, to);
+    }
   }
 }
 

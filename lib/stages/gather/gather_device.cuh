@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -44,12 +45,11 @@ struct FieldParams {
 struct Params {
   Map start;
   AxisView axes[3];
-  std::int64_t component_stride, components;
+  double last[3];            ///< as far as coordinates are inside
+  std::uint32_t between[3];  ///< voxels of an axis but for the first and the last
   Interpolation interpolation;
   Boundary boundary;
   std::int32_t size[3], window_begin[3], window_end[3];
-  std::int64_t target_voxels;
-  unsigned tiles_x, tiles_y;
   const FieldParams* fields;  ///< on the device
   int field_count;
   bool is_row_spline;     ///< one B-spline field on a grid parallel to the target's: row_field
@@ -64,12 +64,14 @@ struct Fills {
 };
 
 /// Where plain strides reach all taps: from the tap `first` + rel of each axis on, rel in [0, count). Offsets are bytes;
-/// 32 bits wrap around, so that strides may be negative.
+/// 32 bits wrap around, so that strides may be negative. Where taps were asked for side by side, the first axis steps from
+/// voxel to voxel, and `origin` is that of the tap that lies in front.
 template <class Offset>
 struct Inner {
   Offset origin, stride[3];
   std::int32_t first[3];
   std::uint32_t count[3];  ///< all 0 when one is
+  bool backward;           ///< the taps along the first axis
 };
 
 // ---- from coordinates to voxels
@@ -124,12 +126,12 @@ __device__ __forceinline__ Found<Offset> find(const Inner<Offset>& inner, const 
   }
   const Offset offset =
       inner.origin + rel[0] * inner.stride[0] + rel[1] * inner.stride[1] + rel[2] * inner.stride[2];
-  return {all ? offset : inner.origin, all};
+  return {offset, all};
 }
 
 template <class T, class Offset>
-__device__ __forceinline__ T load(const T* base, Offset bytes) {
-  return __ldg(reinterpret_cast<const T*>(reinterpret_cast<const char*>(base) + bytes));
+__device__ __forceinline__ const T* at(const T* base, Offset bytes) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(base) + bytes);
 }
 
 // ---- the general way, as a host loop does it
@@ -143,7 +145,16 @@ __device__ inline std::int64_t element_of(const AxisView& axis, std::int64_t tap
   return element < 0 ? kViewFill : element;
 }
 
-__device__ inline bool look_up(const Params& params, Point& y) {
+/// What look_up finds for the constant boundary.
+__device__ __forceinline__ bool is_outside(const Params& params, const Point& y) {
+  bool inside = true;
+#pragma unroll
+  for (int a = 0; a < 3; ++a)
+    inside &= y.at[a] >= -volpipe::gather::kSnap && y.at[a] <= params.last[a];
+  return !inside;
+}
+
+static __device__ __noinline__ bool look_up(const Params& params, Point& y) {
   for (int a = 0; a < 3; ++a)
     if (!volpipe::gather::look_up(y.at[a], params.axes[a].size, params.boundary)) return false;
   return true;
@@ -167,7 +178,7 @@ __device__ __forceinline__ bool is_finite(A value) {
 
 // ---- point maps with fields
 
-enum class Fields { none, row_spline, any };
+enum class Fields { none, row_spline };
 
 template <class V>
 __device__ inline Point through_field(const FieldParams& field, const Point& target, const Point& y) {
@@ -287,71 +298,133 @@ class RowSpline {
   int column_count_;
 };
 
-// ---- the kernel
+// ---- the kernels
 
-/// A warp's lanes lie on LX x LY x LZ target voxels, the warps of a block on WY x WZ such boxes; a thread takes
-/// kPerThread voxels along x.
-template <int LX, int LY, int LZ, int WY, int WZ, int PerThread>
+/// A warp's lanes lie on LX x LY x LZ target voxels, the warps of a block on WY x WZ such boxes; a thread takes PerThread
+/// voxels along x, Together of them at a time. Blocks: of a multiprocessor.
+template <int LX, int LY, int LZ, int WY, int WZ, int PerThread, int Together, int Blocks>
 struct TileOf {
-  static_assert(LX * LY * LZ == 32 && WY * WZ == kWarps);
-  static constexpr int kLanesX = LX, kLanesY = LY, kLanesZ = LZ, kWarpsY = WY, kPerThread = PerThread;
+  static_assert(LX * LY * LZ == 32 && WY * WZ == kWarps && PerThread % Together == 0);
+  static constexpr int kLanesX = LX, kLanesY = LY, kLanesZ = LZ, kWarpsY = WY;
+  static constexpr int kPerThread = PerThread, kTogether = Together, kBlocks = Blocks;
   static constexpr int kX = LX * PerThread, kY = LY * WY, kZ = LZ * WZ;
 };
 
+/// How a target is cut into boxes of powers of two.
+struct Tiling {
+  int log_x, log_y, log_z;
+  std::uint32_t count_x, count_y, count;
+};
+
+/// Tiles that have voxels for the general way.
+struct TileList {
+  std::uint32_t* count;
+  std::uint32_t* tiles;
+};
+
 /// A sampler finds the place of a point, loads from it what is inner, and has the general way for the rest:
-///   Value; Place{inner, ...}; place(y); fast(place, component); slow(params, y, component); fills
+///   Value; Place{inner, ...}; place(y); fast(params, place); slow(params, y); fills
+
+/// Writes the voxels that are inner or known to be outside; tiles with others go to the list.
 template <class Sampler, class Tile, Fields kFields>
-__global__ void __launch_bounds__(kThreads, Sampler::kBlocks)
-    gather_voxels(const __grid_constant__ Params params, const __grid_constant__ Sampler sampler,
-                  typename Sampler::Value* output) {
+__global__ void __launch_bounds__(kThreads, Tile::kBlocks)
+    gather_inner(const __grid_constant__ Params params, const __grid_constant__ Sampler sampler,
+                 typename Sampler::Value* output, const TileList rest) {
   using Value = typename Sampler::Value;
   extern __shared__ char shared[];
-  const unsigned tile_x = blockIdx.x % params.tiles_x, rest = blockIdx.x / params.tiles_x;
-  const int x0 = int(tile_x) * Tile::kX, y0 = int(rest % params.tiles_y) * Tile::kY,
-            z0 = int(rest / params.tiles_y) * Tile::kZ;
+  const int x0 = int(blockIdx.x) * Tile::kX, y0 = int(blockIdx.y) * Tile::kY, z0 = int(blockIdx.z) * Tile::kZ;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int tx = lane % Tile::kLanesX;
   const int ty = lane / Tile::kLanesX % Tile::kLanesY + warp % Tile::kWarpsY * Tile::kLanesY;
   const int tz = lane / (Tile::kLanesX * Tile::kLanesY) + warp / Tile::kWarpsY * Tile::kLanesZ;
-  const int j = y0 + ty, k = z0 + tz;
-
+  const int i = x0 + tx, j = y0 + ty, k = z0 + tz;
   struct None {
     __device__ None(const Params&, char*, int, int, int) {}
   };
   using Rows = std::conditional_t<kFields == Fields::row_spline, RowSpline<Tile>, None>;
   const Rows rows(params, shared, x0, y0, z0);
-  if (j >= params.size[1] || k >= params.size[2]) return;
 
-  const bool row_in_window = j >= params.window_begin[1] && j < params.window_end[1] && k >= params.window_begin[2] &&
-                             k < params.window_end[2];
-  const Point row = volpipe::gather::row_of(params.start, double(j), double(k));
-  const double i0 = double(x0 + tx);
-  const auto point = [&](int n) {
-    const double i = i0 + double(n * Tile::kLanesX);
-    Point y = volpipe::gather::apply_to_row(params.start, row, i);
-    if constexpr (kFields == Fields::row_spline) y = rows.move(y, tx + n * Tile::kLanesX, ty + tz * Tile::kY);
-    if constexpr (kFields == Fields::any)
-      if (params.field_count) y = through_fields(params.fields, params.field_count, {i, double(j), double(k)}, y);
-    return y;
-  };
+  bool missed = false;
+  if (j < params.size[1] && k < params.size[2]) {
+    const Point row = volpipe::gather::row_of(params.start, double(j), double(k));
+    const bool row_in_window = j >= params.window_begin[1] && j < params.window_end[1] && k >= params.window_begin[2] &&
+                               k < params.window_end[2];
+    const int window_begin = params.window_begin[0], window_end = row_in_window ? params.window_end[0] : 0;
+    Value* const target = output + (std::int64_t(k) * params.size[1] + j) * params.size[0] + i;
+    const auto point = [&](int n) {
+      Point y = volpipe::gather::apply_to_row(params.start, row, double(i + n * Tile::kLanesX));
+      if constexpr (kFields == Fields::row_spline) y = rows.move(y, tx + n * Tile::kLanesX, ty + tz * Tile::kY);
+      return y;
+    };
+    constexpr int K = Tile::kTogether;
+#pragma unroll 1
+    for (int step = 0; step < Tile::kPerThread; step += K) {
+      typename Sampler::Place place[K];
+      Value value[K];
+      bool outside[K];
+#pragma unroll
+      for (int n = 0; n < K; ++n) {
+        const Point y = point(step + n);
+        place[n] = sampler.place(params, y);
+        outside[n] = !place[n].inner && params.boundary == Boundary::constant && is_outside(params, y);
+      }
+#pragma unroll
+      for (int n = 0; n < K; ++n)
+        if (place[n].inner) value[n] = sampler.fast(params, place[n]);
+#pragma unroll
+      for (int n = 0; n < K; ++n) {
+        const int x = i + (step + n) * Tile::kLanesX;
+        if (x >= params.size[0]) break;
+        const bool in_window = x >= window_begin && x < window_end;
+        if (!place[n].inner) value[n] = sampler.fills.outside;
+        if (!in_window) value[n] = sampler.fills.window;
+        target[(step + n) * Tile::kLanesX] = value[n];
+        missed |= in_window && !(place[n].inner ? is_finite(value[n]) : outside[n]);
+      }
+    }
+  }
+  if (__syncthreads_or(missed) && threadIdx.x == 0)
+    rest.tiles[atomicAdd(rest.count, 1)] = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+}
 
-  typename Sampler::Place place[Tile::kPerThread];
-#pragma unroll
-  for (int n = 0; n < Tile::kPerThread; ++n) place[n] = sampler.place(params, point(n));
-  Value* target = output + (std::int64_t(k) * params.size[1] + j) * params.size[0] + x0 + tx;
-  for (std::int64_t component = 0; component < params.components; ++component, target += params.target_voxels) {
-    Value value[Tile::kPerThread];
-#pragma unroll
-    for (int n = 0; n < Tile::kPerThread; ++n)
-      value[n] = sampler.fast(params, place[n], component * params.component_stride);
-#pragma unroll
-    for (int n = 0; n < Tile::kPerThread; ++n) {
-      const int i = x0 + tx + n * Tile::kLanesX;
-      if (i >= params.size[0]) break;
-      if (!row_in_window || i < params.window_begin[0] || i >= params.window_end[0]) value[n] = sampler.fills.window;
-      else if (!place[n].inner || !is_finite(value[n]))
-        value[n] = sampler.slow(params, point(n), component * params.component_stride);
-      target[n * Tile::kLanesX] = value[n];
+/// All voxels of all tiles; with kListed what gather_inner left.
+template <class Sampler, bool kListed>
+__global__ void __launch_bounds__(kThreads)
+    gather_rest(const __grid_constant__ Params params, const __grid_constant__ Sampler sampler,
+                typename Sampler::Value* output, const Tiling tiling, const TileList list) {
+  using Value = typename Sampler::Value;
+  const std::uint32_t count = kListed ? *list.count : tiling.count;
+  const int voxels = 1 << (tiling.log_x + tiling.log_y + tiling.log_z);
+  for (std::uint32_t t = blockIdx.x; t < count; t += gridDim.x) {
+    const std::uint32_t tile = kListed ? list.tiles[t] : t;
+    const int x0 = int(tile % tiling.count_x) << tiling.log_x, y0 = int(tile / tiling.count_x % tiling.count_y) << tiling.log_y,
+              z0 = int(tile / tiling.count_x / tiling.count_y) << tiling.log_z;
+    for (int v = threadIdx.x; v < voxels; v += kThreads) {
+      const int i = x0 + (v & ((1 << tiling.log_x) - 1)), j = y0 + (v >> tiling.log_x & ((1 << tiling.log_y) - 1)),
+                k = z0 + (v >> (tiling.log_x + tiling.log_y));
+      if (i >= params.size[0] || j >= params.size[1] || k >= params.size[2]) continue;
+      const Point target{double(i), double(j), double(k)};
+      Point y = volpipe::gather::apply(params.start, target);
+      if (params.field_count) y = through_fields(params.fields, params.field_count, target, y);
+      Value* const at = output + (std::int64_t(k) * params.size[1] + j) * params.size[0] + i;
+      const bool in_window = i >= params.window_begin[0] && i < params.window_end[0] && j >= params.window_begin[1] &&
+                             j < params.window_end[1] && k >= params.window_begin[2] && k < params.window_end[2];
+      const typename Sampler::Place place = sampler.place(params, y);
+      Value value = sampler.fills.outside;
+      if (!in_window) {
+        value = sampler.fills.window;
+      } else if (place.inner) {
+        value = kListed ? *at : sampler.fast(params, place);
+        if (!is_finite(value)) value = sampler.slow(params, y);
+      } else if (params.boundary != Boundary::constant || !is_outside(params, y)) {
+        Point folded = y;
+        if (look_up(params, folded)) {
+          const typename Sampler::Place there = sampler.place(params, folded);
+          if (there.inner) value = sampler.fast(params, there);
+          if (!there.inner || !is_finite(value)) value = sampler.slow(params, y);
+        }
+      }
+      *at = value;
     }
   }
 }
@@ -366,20 +439,23 @@ class GatherPlan {
   const Params& params() const { return params_; }
   /// Whether 32 bits reach every voxel of a component.
   bool is_narrow(std::size_t element_bytes) const;
-  /// For taps first to first + taps - 1 inside the axes, `margin` voxels from their ends.
+  /// For taps first to first + taps - 1; none with `side_by_side` where the first axis does not step from voxel to voxel.
   template <class Offset>
-  Inner<Offset> inner(std::size_t element_bytes, int taps, int margin = 0) const {
+  Inner<Offset> inner(std::size_t element_bytes, int taps, bool side_by_side) const {
     Inner<Offset> inner{};
+    const auto bytes = std::int64_t(element_bytes);
+    if (side_by_side && std::abs(params_.axes[0].stride) != 1) return {};
     for (int a = 0; a < 3; ++a) {
       const AxisView& axis = params_.axes[a];
-      const std::int64_t begin = std::max<std::int64_t>(axis.begin, margin);
-      const std::int64_t end = std::min<std::int64_t>({axis.end, axis.size - margin, kWholeLimit - 8});
-      if (end - begin < taps) return {};
-      inner.first[a] = std::int32_t(begin);
-      inner.count[a] = std::uint32_t(end - begin - taps + 1);
-      inner.stride[a] = Offset(axis.stride * std::int64_t(element_bytes));
-      inner.origin += Offset((axis.offset + axis.stride * begin) * std::int64_t(element_bytes));
+      const std::int64_t end = std::min<std::int64_t>(axis.end, kWholeLimit - 8);
+      if (end - axis.begin < taps) return {};
+      inner.first[a] = std::int32_t(axis.begin);
+      inner.count[a] = std::uint32_t(end - axis.begin - taps + 1);
+      inner.stride[a] = Offset(axis.stride * bytes);
+      inner.origin += Offset((axis.offset + axis.stride * axis.begin) * bytes);
     }
+    inner.backward = side_by_side && params_.axes[0].stride < 0;
+    if (inner.backward) inner.origin -= Offset((taps - 1) * bytes);
     return inner;
   }
 
@@ -403,34 +479,69 @@ Fills<A> fills_of(const GatherWork& work) {
   return {voxel_of<A>(work.fill), voxel_of<A>(work.view_fill), voxel_of<A>(work.window_fill)};
 }
 
-/// Launches over the tiles of the target.
-template <class Tile, Fields kFields, class Sampler>
-void launch(DeviceContext& context, Params params, const Sampler& sampler, void* output) {
-  params.tiles_x = unsigned(divide_up(params.size[0], Tile::kX));
-  params.tiles_y = unsigned(divide_up(params.size[1], Tile::kY));
-  const std::int64_t tiles = params.tiles_x * std::int64_t(params.tiles_y) * divide_up(params.size[2], Tile::kZ);
+template <int kX, int kY, int kZ>
+Tiling tiling_of(const Params& params) {
+  static_assert(std::has_single_bit(unsigned(kX)) && std::has_single_bit(unsigned(kY)) && std::has_single_bit(unsigned(kZ)));
+  const auto count_x = std::uint32_t(divide_up(params.size[0], kX)), count_y = std::uint32_t(divide_up(params.size[1], kY));
+  return {std::countr_zero(unsigned(kX)), std::countr_zero(unsigned(kY)), std::countr_zero(unsigned(kZ)), count_x, count_y,
+          count_x * count_y * std::uint32_t(divide_up(params.size[2], kZ))};
+}
+
+/// Any fields, offsets of 64 bits.
+template <class Sampler>
+void launch_general(DeviceContext& context, const Params& params, const Sampler& sampler, void* output) {
+  const Tiling tiling = tiling_of<32, 4, 8>(params);
+  gather_rest<Sampler, false><<<std::min(tiling.count, 0x7fffffffu), kThreads, 0, stream_of(context)>>>(
+      params, sampler, static_cast<typename Sampler::Value*>(output), tiling, TileList{});
+  VOLPIPE_CHECK_CUDA(cudaGetLastError());
+}
+
+/// `launch(grid, rest)` for the tiles, then the general way for what it lists.
+template <class General, class Launch>
+void launch_with_rest(DeviceContext& context, const Params& params, const Tiling& tiling, const General& general,
+                      void* output, const Launch& launch) {
+  const cudaStream_t stream = stream_of(context);
+  Buffer memory = context.allocate((std::size_t(tiling.count) + 1) * sizeof(std::uint32_t));
+  auto* const count = static_cast<std::uint32_t*>(memory.data());
+  const TileList rest{count, count + 1};
+  VOLPIPE_CHECK_CUDA(cudaMemsetAsync(count, 0, sizeof *count, stream));
+  launch(dim3(tiling.count_x, tiling.count_y, tiling.count / tiling.count_x / tiling.count_y), rest);
+  VOLPIPE_CHECK_CUDA(cudaGetLastError());
+  const auto blocks = std::min<std::uint32_t>(tiling.count, std::uint32_t(multiprocessor_count(context)) * 8);
+  gather_rest<General, true><<<blocks, kThreads, 0, stream>>>(
+      params, general, static_cast<typename General::Value*>(output), tiling, rest);
+  VOLPIPE_CHECK_CUDA(cudaGetLastError());
+}
+
+template <class Tile, Fields kFields, class Sampler, class General>
+void launch_inner(DeviceContext& context, Params params, const Sampler& sampler, const General& general, void* output) {
   std::size_t shared_bytes = 0;
   if constexpr (kFields == Fields::row_spline) {
     params.row_columns = RowSpline<Tile>::columns(params.row_field);
     shared_bytes = RowSpline<Tile>::shared_bytes(params.row_columns);
   }
-  gather_voxels<Sampler, Tile, kFields><<<unsigned(tiles), kThreads, shared_bytes, stream_of(context)>>>(
-      params, sampler, static_cast<typename Sampler::Value*>(output));
-  VOLPIPE_CHECK_CUDA(cudaGetLastError());
+  launch_with_rest(context, params, tiling_of<Tile::kX, Tile::kY, Tile::kZ>(params), general, output,
+                   [&](const dim3& grid, const TileList& rest) {
+                     gather_inner<Sampler, Tile, kFields><<<grid, kThreads, shared_bytes, stream_of(context)>>>(
+                         params, sampler, static_cast<typename Sampler::Value*>(output), rest);
+                   });
 }
 
-/// Launches the fastest kernel that can do the work: 32-bit offsets without fields or with one that rows share, else
-/// 64-bit offsets and any fields. `make(Offset{})` gives the sampler.
+/// Whether a grid of tiles reaches the whole target.
+inline bool fits_grid(const Params& params) { return params.size[1] < 65536 && params.size[2] < 65536; }
+
+/// Launches the fastest kernels that can do the work. `make(Offset{})` gives the sampler.
 template <class Tile, class RowTile, class Make>
 void launch_best(DeviceContext& context, const GatherPlan& plan, std::size_t element_bytes, const Make& make,
                  void* output) {
   const Params& params = plan.params();
-  const bool narrow = plan.is_narrow(element_bytes);
-  if (narrow && params.field_count == 0)
-    launch<Tile, Fields::none>(context, params, make(std::uint32_t{}), output);
-  else if (narrow && params.is_row_spline && RowSpline<RowTile>::fits(params.row_field))
-    launch<RowTile, Fields::row_spline>(context, params, make(std::uint32_t{}), output);
-  else launch<Tile, Fields::any>(context, params, make(std::uint64_t{}), output);
+  const auto general = make(std::uint64_t{});
+  const bool rows = params.is_row_spline && RowSpline<RowTile>::fits(params.row_field);
+  if (!fits_grid(params) || !plan.is_narrow(element_bytes) || (params.field_count != 0 && !rows))
+    return launch_general(context, params, general, output);
+  const auto sampler = make(std::uint32_t{});
+  if (rows) launch_inner<RowTile, Fields::row_spline>(context, params, sampler, general, output);
+  else launch_inner<Tile, Fields::none>(context, params, sampler, general, output);
 }
 
 void gather_nearest(DeviceContext& context, const GatherWork& work, const GatherPlan& plan, const void* input,

@@ -1,5 +1,5 @@
 // Trilinear interpolation.
-#include "stages/gather/gather_device.cuh"
+#include "stages/gather/gather_staged.cuh"
 #include "stages/separable/any_voxels.cuh"
 
 namespace volpipe::cuda::gathering {
@@ -10,10 +10,10 @@ namespace {
 template <class T>
 struct Voxels {
   const T* data;
-  /// body(pointer to the first voxel of a component)
+  /// body(pointer to the first voxel)
   template <class Body>
-  __device__ __forceinline__ auto visit(std::int64_t component, const Body& body) const {
-    return body(data + component);
+  __device__ __forceinline__ auto visit(const Body& body) const {
+    return body(data);
   }
 };
 
@@ -22,9 +22,9 @@ template <class A>
 struct VoxelsOfAnyType {
   AnyVoxels voxels;
   template <class Body>
-  __device__ __forceinline__ A visit(std::int64_t component, const Body& body) const {
+  __device__ __forceinline__ A visit(const Body& body) const {
     A value = 0;
-    voxels.visit([&](const auto* data) { value = body(data + component); });
+    voxels.visit([&](const auto* data) { value = body(data); });
     return value;
   }
 };
@@ -57,7 +57,6 @@ __device__ __noinline__ A linear_voxel(const Params& params, const T* input, con
 
 template <class Input, class A, class Offset>
 struct Linear {
-  static constexpr int kBlocks = 3;
   using Value = A;
   struct Place {
     Offset offset;
@@ -88,48 +87,48 @@ struct Linear {
   }
 
   /// What is not finite here may be finite the general way, which does not look at voxels of weight 0.
-  __device__ __forceinline__ A fast(const Params&, const Place& place, std::int64_t component) const {
-    return input.visit(component, [&](const auto* data) {
-      A value[8];
+  __device__ __forceinline__ A fast(const Params&, const Place& place) const {
+    return input.visit([&](const auto* data) {
+      const auto mix = [](A a, A b, A t) { return std::fma(t, b - a, a); };
+      const A t = inner.backward ? 1 - place.t[0] : place.t[0];
+      A line[4];
 #pragma unroll
-      for (int corner = 0; corner < 8; ++corner) {
+      for (int corner = 0; corner < 4; ++corner) {
         Offset offset = place.offset;
-        if (corner & 1) offset += inner.stride[0];
-        if (corner & 2) offset += inner.stride[1];
-        if (corner & 4) offset += inner.stride[2];
-        value[corner] = A(load(data, offset));
+        if (corner & 1) offset += inner.stride[1];
+        if (corner & 2) offset += inner.stride[2];
+        const auto* pair = at(data, offset);
+        line[corner] = mix(A(__ldg(pair)), A(__ldg(pair + 1)), t);
       }
-      const A(&t)[3] = place.t;
-      const auto mix = [](A a, A b, A weight) { return std::fma(weight, b - a, a); };
-      return mix(mix(mix(value[0], value[1], t[0]), mix(value[2], value[3], t[0]), t[1]),
-                 mix(mix(value[4], value[5], t[0]), mix(value[6], value[7], t[0]), t[1]), t[2]);
+      return mix(mix(line[0], line[1], place.t[1]), mix(line[2], line[3], place.t[1]), place.t[2]);
     });
   }
-  __device__ __forceinline__ A slow(const Params& params, const Point& y, std::int64_t component) const {
-    return input.visit(component, [&](const auto* data) { return linear_voxel(params, data, fills, y); });
+  __device__ __forceinline__ A slow(const Params& params, const Point& y) const {
+    return input.visit([&](const auto* data) { return linear_voxel(params, data, fills, y); });
   }
 };
 
-using Tile = TileOf<8, 4, 1, 2, 4, 4>;
+using Tile = TileOf<32, 1, 1, 4, 2, 1, 1, 8>;
+using RowTile = TileOf<16, 2, 1, 4, 2, 8, 1, 5>;
 
 template <class T>
 void gather_typed(DeviceContext& context, const GatherWork& work, const GatherPlan& plan, const void* input,
                   void* output) {
-  launch_best<Tile, TileOf<8, 4, 1, 2, 4, 8>>(
-      context, plan, sizeof(T),
-      [&]<class Offset>(Offset) {
-        return Linear<Voxels<T>, float, Offset>{
-            plan.inner<Offset>(sizeof(T), 2), {static_cast<const T*>(input)}, fills_of<float>(work)};
-      },
-      output);
+  const auto* voxels = static_cast<const T*>(input);
+  const Fills<float> fills = fills_of<float>(work);
+  const auto make = [&]<class Offset>(Offset) {
+    return Linear<Voxels<T>, float, Offset>{plan.inner<Offset>(sizeof(T), 2, true), {voxels}, fills};
+  };
+  if (!launch_staged<T, 2>(context, plan, voxels, fills, make(std::uint64_t{}), output))
+    launch_best<Tile, RowTile>(context, plan, sizeof(T), make, output);
 }
 
 template <class A>
 void gather_any(DeviceContext& context, const GatherWork& work, const GatherPlan& plan, const void* input,
                 void* output) {
   const Linear<VoxelsOfAnyType<A>, A, std::uint64_t> sampler{
-      plan.inner<std::uint64_t>(size_of(work.input_type), 2), {{input, work.input_type}}, fills_of<A>(work)};
-  launch<TileOf<8, 4, 1, 2, 4, 1>, Fields::any>(context, plan.params(), sampler, output);
+      plan.inner<std::uint64_t>(size_of(work.input_type), 2, true), {{input, work.input_type}}, fills_of<A>(work)};
+  launch_general(context, plan.params(), sampler, output);
 }
 
 }  // namespace

@@ -18,24 +18,28 @@ __device__ __noinline__ T nearest_voxel(const Params& params, const T* input, co
 
 template <class T, class Offset>
 struct Nearest {
-  static constexpr int kBlocks = 4;
   using Value = T;
   using Place = Found<Offset>;
   Inner<Offset> inner;
   const T* input;
   Fills<T> fills;
 
-  __device__ __forceinline__ Place place(const Params&, const Point& y) const {
+  __device__ __forceinline__ Place place(const Params& params, const Point& y) const {
     std::int32_t first[3];
 #pragma unroll
     for (int a = 0; a < 3; ++a) first[a] = fixed_point(y.at[a] + (0.5 + volpipe::gather::kSnap)).whole;
-    return find(inner, first);
+    Place place = find(inner, first);
+    bool edge = false;  // half a voxel beyond the ends is rounded to them
+#pragma unroll
+    for (int a = 0; a < 3; ++a) edge |= std::uint32_t(first[a] - 1) >= params.between[a];
+    if (edge && place.inner) place.inner = !is_outside(params, y);
+    return place;
   }
-  __device__ __forceinline__ T fast(const Params&, const Place& place, std::int64_t component) const {
-    return load(input + component, place.offset);
+  __device__ __forceinline__ T fast(const Params&, const Place& place) const {
+    return __ldg(at(input, place.offset));
   }
-  __device__ __forceinline__ T slow(const Params& params, const Point& y, std::int64_t component) const {
-    return nearest_voxel(params, input + component, fills, y);
+  __device__ __forceinline__ T slow(const Params& params, const Point& y) const {
+    return nearest_voxel(params, input, fills, y);
   }
 };
 
@@ -64,7 +68,6 @@ __device__ __noinline__ T label_voxel(const Params& params, const T* input, cons
 
 template <class T, class Offset>
 struct Label {
-  static constexpr int kBlocks = 2;
   using Value = T;
   struct Place {
     Offset offset;
@@ -85,7 +88,7 @@ struct Label {
     place.inner = found.inner;
     return place;
   }
-  __device__ __forceinline__ T fast(const Params&, const Place& place, std::int64_t component) const {
+  __device__ __forceinline__ T fast(const Params&, const Place& place) const {
     T labels[8];
     bool same = true;
 #pragma unroll
@@ -94,13 +97,13 @@ struct Label {
       if (corner & 1) offset += inner.stride[0];
       if (corner & 2) offset += inner.stride[1];
       if (corner & 4) offset += inner.stride[2];
-      labels[corner] = load(input + component, offset);
+      labels[corner] = __ldg(at(input, offset));
       same &= labels[corner] == labels[0];
     }
     return same ? labels[0] : heaviest_of(place.t, labels);
   }
-  __device__ __forceinline__ T slow(const Params& params, const Point& y, std::int64_t component) const {
-    return label_voxel(params, input + component, fills, y);
+  __device__ __forceinline__ T slow(const Params& params, const Point& y) const {
+    return label_voxel(params, input, fills, y);
   }
 };
 
@@ -120,16 +123,16 @@ void gather_as(DeviceContext& context, const GatherWork& work, const GatherPlan&
                void* output) {
   const auto* voxels = static_cast<const T*>(input);
   const Fills<T> fills = fill_bits_of<T>(work);
-  using Tile = TileOf<8, 4, 1, 2, 4, 4>;
-  using RowTile = TileOf<8, 4, 1, 2, 4, 8>;
+  using Tile = TileOf<16, 2, 1, 4, 2, 4, 4, 6>;
+  using RowTile = TileOf<16, 2, 1, 4, 2, 8, 2, 5>;
   if (work.interpolation == Interpolation::label_linear) {
-    const Label<T, std::uint64_t> sampler{plan.inner<std::uint64_t>(sizeof(T), 2), voxels, fills};
-    return launch<TileOf<8, 4, 1, 2, 4, 1>, Fields::any>(context, plan.params(), sampler, output);
+    const Label<T, std::uint64_t> sampler{plan.inner<std::uint64_t>(sizeof(T), 2, false), voxels, fills};
+    return launch_general(context, plan.params(), sampler, output);
   }
   launch_best<Tile, RowTile>(
       context, plan, sizeof(T),
       [&]<class Offset>(Offset) {
-        return Nearest<T, Offset>{plan.inner<Offset>(sizeof(T), 1, 1), voxels, fills};
+        return Nearest<T, Offset>{plan.inner<Offset>(sizeof(T), 1, false), voxels, fills};
       },
       output);
 }

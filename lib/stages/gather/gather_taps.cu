@@ -1,5 +1,5 @@
 // Interpolations of three to six taps an axis: cubic, lanczos3, and B-splines on their coefficients.
-#include "stages/gather/gather_device.cuh"
+#include "stages/gather/gather_staged.cuh"
 
 namespace volpipe::cuda::gathering {
 
@@ -33,9 +33,18 @@ __device__ __noinline__ A taps_voxel(const Params& params, const T* input, const
   return sum;
 }
 
+template <class A, int N>
+__device__ __forceinline__ void reverse(A (&w)[N]) {
+#pragma unroll
+  for (int tap = 0; tap < N / 2; ++tap) {
+    const A first = w[tap];
+    w[tap] = w[N - 1 - tap];
+    w[N - 1 - tap] = first;
+  }
+}
+
 template <class T, class A, int N, class Offset>
 struct Taps {
-  static constexpr int kBlocks = sizeof(A) == 4 ? 3 : 2;
   using Value = A;
   struct Place {
     Offset offset;
@@ -69,10 +78,11 @@ struct Taps {
   }
 
   /// What is not finite here may be finite the general way.
-  __device__ __forceinline__ A fast(const Params& params, const Place& place, std::int64_t component) const {
+  __device__ __forceinline__ A fast(const Params& params, const Place& place) const {
     A w[3][N];
 #pragma unroll
     for (int a = 0; a < 3; ++a) volpipe::gather::tap_weights(params.interpolation, place.t[a], w[a]);
+    if (inner.backward) reverse(w[0]);
     A sum = 0;
 #pragma unroll
     for (int dz = 0; dz < N; ++dz) {
@@ -80,33 +90,37 @@ struct Taps {
 #pragma unroll
       for (int dy = 0; dy < N; ++dy) {
         A line = 0;
-        Offset offset = place.offset + dz * inner.stride[2] + dy * inner.stride[1];
+        const T* taps = at(input, place.offset + dz * inner.stride[2] + dy * inner.stride[1]);
 #pragma unroll
-        for (int dx = 0; dx < N; ++dx, offset += inner.stride[0])
-          line = std::fma(w[0][dx], A(load(input + component, offset)), line);
+        for (int dx = 0; dx < N; ++dx) line = std::fma(w[0][dx], A(__ldg(taps + dx)), line);
         plane = std::fma(w[1][dy], line, plane);
       }
       sum = std::fma(w[2][dz], plane, sum);
     }
     return sum;
   }
-  __device__ __forceinline__ A slow(const Params& params, const Point& y, std::int64_t component) const {
-    return taps_voxel<T, A, N>(params, input + component, fills, y);
+  __device__ __forceinline__ A slow(const Params& params, const Point& y) const {
+    return taps_voxel<T, A, N>(params, input, fills, y);
   }
 };
 
-using Tile = TileOf<8, 4, 1, 2, 4, 1>;
-using RowTile = TileOf<8, 4, 1, 2, 4, 8>;
+using Tile = TileOf<16, 2, 1, 4, 2, 1, 1, 4>;
+using RowTile = TileOf<16, 2, 1, 4, 2, 8, 1, 3>;
 
 template <class T, class A, int N>
 void gather_with(DeviceContext& context, const GatherWork& work, const GatherPlan& plan, const void* input,
                  void* output) {
+  const auto* voxels = static_cast<const T*>(input);
+  const Fills<A> fills = fills_of<A>(work);
   const auto make = [&]<class Offset>(Offset) {
-    return Taps<T, A, N, Offset>{plan.inner<Offset>(sizeof(T), N), static_cast<const T*>(input), fills_of<A>(work)};
+    return Taps<T, A, N, Offset>{plan.inner<Offset>(sizeof(T), N, true), voxels, fills};
   };
-  if constexpr (N == 4 && std::is_same_v<T, float> && std::is_same_v<A, float>)
-    launch_best<Tile, RowTile>(context, plan, sizeof(T), make, output);
-  else launch<Tile, Fields::any>(context, plan.params(), make(std::uint64_t{}), output);
+  const auto general = make(std::uint64_t{});
+  if constexpr (std::is_same_v<T, float> && std::is_same_v<A, float>) {
+    if (launch_staged<T, N>(context, plan, voxels, fills, general, output)) return;
+    if constexpr (N == 4) return launch_best<Tile, RowTile>(context, plan, sizeof(T), make, output);
+  }
+  launch_general(context, plan.params(), general, output);
 }
 
 template <class T, class A>
