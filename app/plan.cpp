@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "command.h"
+#include "pipeline/file_cache.h"
 #include "pipeline/runner.h"
 #include "settings.h"
 #include "volume/error.h"
@@ -33,7 +34,17 @@ std::string stages_of(const Pipeline& pipeline, const Group& group) {
 }
 
 std::string_view kind_of(const Group& group) {
-  return group.kind == GroupKind::pointwise ? "pointwise" : group.map.copies() ? "copy" : "resample";
+  switch (group.kind) {
+    case GroupKind::pointwise:
+      return "pointwise";
+    case GroupKind::gather:
+      return "gather";
+    case GroupKind::rearrange:
+      return "rearrange";
+    case GroupKind::separable:
+      break;
+  }
+  return group.map.copies() ? "copy" : "resample";
 }
 
 ImageInfos read_headers(const Pipeline& pipeline, const Item& item) {
@@ -47,20 +58,46 @@ ImageInfos read_headers(const Pipeline& pipeline, const Item& item) {
   return infos;
 }
 
+/// The images that a stage acted on or made.
+std::vector<std::string> images_after(const StageEntry& stage, const ImageInfos& after) {
+  if (!std::dynamic_pointer_cast<const RearrangingStage>(stage.stage)) return stage.images;
+  std::vector<std::string> names;
+  for (const auto& [name, info] : after) names.push_back(name);
+  return names;
+}
+
+template <class E>
+std::string word(E value) {
+  return EnumNames<E>::names[static_cast<std::size_t>(value)];
+}
+
+/// How a group samples between voxels; empty where it does not, or where it smooths as well.
+std::optional<GridSampling> sampling_of(const Group& group) {
+  if (group.kind == GroupKind::gather) return GridSampling{group.gather.interpolation, group.gather.boundary};
+  return group.kind == GroupKind::separable && group.map.computes ? group.map.sampling : std::nullopt;
+}
+
 void print(const Pipeline& pipeline, const Item& item, const Plan& plan, const DeviceChoice& device) {
-  std::cout << item.id << " on " << device.used.name()
-            << (device.fallback_reason.empty() ? "" : " (" + device.fallback_reason + ")") << "\n";
+  std::cout << item.id << (pipeline.repeat > 1 ? " (version " + std::to_string(item.repeat) + ")" : "") << " on "
+            << device.used.name() << (device.fallback_reason.empty() ? "" : " (" + device.fallback_reason + ")")
+            << "\n";
   for (const auto& [name, info] : plan.inputs) std::cout << "  in    " << name << ": " << in_words(info) << "\n";
   for (std::size_t i = 0; i < pipeline.stages.size(); ++i)
-    for (const std::string& name : images_of(pipeline, pipeline.stages[i]))
+    for (const std::string& name : images_after(pipeline.stages[i], plan.after_stage[i]))
       if (plan.after_stage[i].contains(name))
         std::cout << "  stage " << pipeline.stages[i].label << ", " << name << ": "
                   << in_words(plan.after_stage[i].at(name)) << "\n";
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     const Group& group = plan.groups[g];
-    std::cout << "  group " << g << " (" << kind_of(group) << ", " << group.image << "): " << stages_of(pipeline, group)
+    const auto sampling = sampling_of(group);
+    std::cout << "  group " << g << " (" << kind_of(group)
+              << (sampling ? ", " + word(sampling->interpolation) + ", " + word(sampling->boundary) : "") << ", "
+              << group.image << "): " << stages_of(pipeline, group)
               << (group.ended_by.empty() ? "" : "; ends: " + group.ended_by) << "\n";
   }
+  for (std::size_t index : plan.guessed)
+    std::cout << "  " << pipeline.stages[index].label
+              << " depends on voxels: shown is the largest it can give; the run looks at them\n";
   for (std::size_t index : plan.skipped)
     std::cout << "  left out by its probability: " << pipeline.stages[index].label << "\n";
   for (const auto& [name, info] : plan.outputs) std::cout << "  out   " << name << ": " << in_words(info) << "\n";
@@ -87,13 +124,18 @@ Json to_json(const Pipeline& pipeline, const Item& item, const Plan& plan, const
                       {"stages", labels},
                       {"ended_by", group.ended_by},
                       {"output", volpipe::to_json(group.output)}});
+    if (const auto sampling = sampling_of(group)) {
+      groups.back()["interpolation"] = word(sampling->interpolation);
+      groups.back()["boundary"] = word(sampling->boundary);
+    }
   }
-  Json entry = {{"id", item.id},
-                {"device", device.used.name()},
-                {"inputs", images(plan.inputs)},
-                {"stages", stages},
-                {"groups", groups}};
+  Json guessed = Json::array();
+  for (std::size_t index : plan.guessed) guessed.push_back(pipeline.stages[index].label);
+  Json entry = {
+      {"id", item.id},    {"repeat", item.repeat}, {"device", device.used.name()}, {"inputs", images(plan.inputs)},
+      {"stages", stages}, {"groups", groups}};
   entry["outputs"] = images(plan.outputs);
+  entry["depends_on_voxels"] = guessed;
   entry["peak_device_bytes"] = plan.peak_device_bytes;
   return entry;
 }
@@ -103,9 +145,11 @@ int plan_items(const Flags& flags) {
   const DeviceChoice device = choose_device(flags.device, true);
   const Items items = collect_items(pipeline, flags.inputs, "");
   Json list = Json::array();
+  FileCache cache;
   for (const Item& item : items.items) {
     const Plan plan = with_path(item.images.begin()->second.path, [&] {
-      return make_plan(pipeline, read_headers(pipeline, item), {parse_seed(flags.seed), item.id, 0});
+      ItemFiles files(cache, item);
+      return make_plan(pipeline, read_headers(pipeline, item), {parse_seed(flags.seed), item.id, item.repeat}, &files);
     });
     if (flags.json) list.push_back(to_json(pipeline, item, plan, device));
     else print(pipeline, item, plan, device);

@@ -1,7 +1,10 @@
 #include "pipeline/execute.h"
 
+#include <algorithm>
 #include <array>
 
+#include "stages/gather/bounding_box.h"
+#include "stages/gather/copy_part.h"
 #include "volume/error.h"
 
 namespace volpipe {
@@ -34,19 +37,6 @@ class StatisticsPass {
     return result;
   }
 
- private:
-  /// A mask has one component; statistics over several are merged, which percentiles cannot be.
-  StatisticsResult answer_by_component(const StatisticsRequest& request, const ComponentRange& range) const {
-    if (!request.percentiles.empty())
-      throw Error(
-          ErrorCode::unsupported,
-          "percentiles of several components together under a mask are not supported; say \"per\": \"component\"");
-    StatisticsResult result;
-    for (std::int64_t c = 0; c < range.count; ++c)
-      result.moments = merge(result.moments, answer(request, {range.volume, range.first + c, 1}).moments);
-    return result;
-  }
-
   Selection selection(const Mask& mask, const SampledValues& values, const ComponentRange& range) const {
     switch (mask.kind) {
       case Mask::Kind::all:
@@ -66,6 +56,19 @@ class StatisticsPass {
                                         " components; expected 1, or as many as the image");
     const std::int64_t component = volume.info().components == 1 ? 0 : range.first;
     return {Selection::Kind::mask, 0, {volume.component(component), volume.dtype()}};
+  }
+
+ private:
+  /// A mask has one component; statistics over several are merged, which percentiles cannot be.
+  StatisticsResult answer_by_component(const StatisticsRequest& request, const ComponentRange& range) const {
+    if (!request.percentiles.empty())
+      throw Error(
+          ErrorCode::unsupported,
+          "percentiles of several components together under a mask are not supported; say \"per\": \"component\"");
+    StatisticsResult result;
+    for (std::int64_t c = 0; c < range.count; ++c)
+      result.moments = merge(result.moments, answer(request, {range.volume, range.first + c, 1}).moments);
+    return result;
   }
 
   DeviceContext& context_;
@@ -122,13 +125,34 @@ GroupResult run_pointwise(DeviceContext& context, const Pipeline& pipeline, cons
   return {counts.saturated};
 }
 
-double fill_value(DeviceContext& context, const Group& group, const Volume& input) {
-  if (!group.map.fill.minimum || !group.map.uses_fill()) return group.map.fill.value;
+/// What a fill stands for: its number, or the least finite voxel of `volume`.
+double fill_value(DeviceContext& context, const Fill& fill, bool used, const Volume& volume) {
+  if (!fill.minimum || !used) return fill.value;
   const Program program;
-  const std::array<ProgramInput, 1> inputs{ProgramInput{input.data(), input.dtype()}};
-  const Precision precision = fits_float32(input.dtype()) ? Precision::single : Precision::double_;
-  const Moments moments = compute_moments(context, {inputs, &program, input.info().value_count(), {}, precision});
+  const std::array<ProgramInput, 1> inputs{ProgramInput{volume.data(), volume.dtype()}};
+  const Precision precision = fits_float32(volume.dtype()) ? Precision::single : Precision::double_;
+  const Moments moments = compute_moments(context, {inputs, &program, volume.info().value_count(), {}, precision});
   return moments.count ? moments.min : 0.0;
+}
+
+Volume run_gather(DeviceContext& context, const Group& group, const Images& images) {
+  const Volume& input = images.at(group.image);
+  const GatherMap& map = group.gather;
+  const bool fills = map.boundary == Boundary::constant || map.boundary == Boundary::grid_constant;
+  return apply_gather(context, input, map, fill_value(context, map.fill, fills, input),
+                      fill_value(context, map.before.fill, map.before.uses_fill(), input),
+                      [&images](const std::string& name) -> const Volume& { return images.at(name); });
+}
+
+void run_rearrange(DeviceContext& context, const Group& group, Images& images) {
+  Images made;
+  for (const auto& result : group.makes) {
+    Volume volume(result.info, context.allocate(result.info.bytes()));
+    for (const auto& part : result.parts) copy_part(context, part, images.at(part.image), volume);
+    made.emplace(result.image, std::move(volume));
+  }
+  for (const std::string& name : group.takes) images.erase(name);
+  images.merge(made);
 }
 
 }  // namespace
@@ -136,11 +160,36 @@ double fill_value(DeviceContext& context, const Group& group, const Volume& inpu
 GroupResult run_group(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images,
                       Notices& notices) {
   if (group.kind == GroupKind::pointwise) return run_pointwise(context, pipeline, group, images, notices);
-  return with_stage(pipeline.stages[group.stages.front()].label, [&] {
+  with_stage(pipeline.stages[group.stages.front()].label, [&] {
+    if (group.kind == GroupKind::rearrange) return run_rearrange(context, group, images);
     Volume& input = images.at(group.image);
-    input = apply_map(context, input, group.map, fill_value(context, group, input));
-    return GroupResult{};
+    if (group.kind == GroupKind::gather) input = run_gather(context, group, images);
+    else
+      input = apply_map(context, input, group.map, fill_value(context, group.map.fill, group.map.uses_fill(), input));
   });
+  return {};
+}
+
+std::optional<IndexBox> measure(DeviceContext& context, const MeasuringStage::Request& request, const Images& images) {
+  const Volume& volume = images.at(request.image);
+  const Program program;
+  std::optional<IndexBox> box;
+  for (std::int64_t c = 0; c < volume.info().components; ++c) {
+    const ComponentRange range{volume, c, 1};
+    const std::array<ProgramInput, 1> inputs{range.input()};
+    const SampledValues values{
+        inputs, &program, range.values(), {}, fits_float32(volume.dtype()) ? Precision::single : Precision::double_};
+    Group group{GroupKind::pointwise, request.image, {}};
+    const Selection selection = StatisticsPass(context, group, images, program).selection(request.mask, values, range);
+    const auto part = bounding_box(context, range.input(), selection, volume.geometry().size());
+    if (!part) continue;
+    if (!box) box = part;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      box->begin[axis] = std::min(box->begin[axis], part->begin[axis]);
+      box->end[axis] = std::max(box->end[axis], part->end[axis]);
+    }
+  }
+  return box;
 }
 
 }  // namespace volpipe

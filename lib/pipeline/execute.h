@@ -20,4 +20,7 @@ struct GroupResult {
 GroupResult run_group(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images,
                       Notices& notices);
 
+/// Where the selected voxels of an image lie, over all its components; empty when none is selected.
+std::optional<IndexBox> measure(DeviceContext& context, const MeasuringStage::Request& request, const Images& images);
+
 }  // namespace volpipe

@@ -206,9 +206,12 @@ void items_of_manifest(const Pipeline& pipeline, const std::string& manifest, It
 /// visit(item, path) for every output the items have an image for.
 template <class Visit>
 void for_each_output(const Pipeline& pipeline, const Items& items, const std::string& output_directory, Visit&& visit) {
-  for (const Item& item : items.items)
+  for (const Item& item : items.items) {
     for (const OutputSpec& output : pipeline.outputs)
-      if (item.images.contains(output.image)) visit(item, output_path(output, item, output_directory));
+      if (item.images.contains(output.image) || !pipeline.find_input(output.image))
+        visit(item, output_path(output, item, output_directory));
+    for (const SavedMap& saved : pipeline.saved_maps) visit(item, output_path(saved.path, "", item, output_directory));
+  }
 }
 
 void number_equal_ids(Items& result) {
@@ -220,6 +223,18 @@ void number_equal_ids(Items& result) {
     for (int k = 2; !seen.insert(id).second; ++k) id = item.id + "~" + std::to_string(k);
     item.id = id;
   }
+}
+
+/// Each item as many times as the spec says.
+void repeat_items(std::int64_t repeat, std::vector<Item>& items) {
+  if (repeat == 1) return;
+  std::vector<Item> repeated;
+  for (const Item& item : items)
+    for (std::int64_t r = 0; r < repeat; ++r) {
+      repeated.push_back(item);
+      repeated.back().repeat = std::uint32_t(r);
+    }
+  items = std::move(repeated);
 }
 
 }  // namespace
@@ -248,6 +263,7 @@ Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& in
   else one_item_each(pipeline, std::move(sources), result);
   if (!manifest.empty()) items_of_manifest(pipeline, manifest, result);
   number_equal_ids(result);
+  repeat_items(pipeline.repeat, result.items);
   if (result.items.empty() && result.faults.empty())
     throw Error(ErrorCode::usage,
                 "no volume was found in the inputs (known: .nii .nii.gz .hdr/.img .nrrd .nhdr .mha .mhd and DICOM)");
@@ -265,18 +281,33 @@ void take_shard(Items& items, int index, int count) {
   items.faults = std::move(faults);
 }
 
-std::string output_path(const OutputSpec& output, const Item& item, const std::string& output_directory) {
-  const std::map<std::string, std::string> fields = {{"dir", item.directory}, {"stem", item.stem}, {"name", output.image}, {"id", item.id}, {"repeat", "0"}};
-  std::string path;
-  for (std::size_t at = 0; at < output.path.size();) {
-    const std::size_t close = output.path[at] == '{' ? output.path.find('}', at) : std::string::npos;
-    if (close == std::string::npos) {
-      path += output.path[at++];
+std::string filled_in(const std::string& text, const std::string& image, const Item& item) {
+  const std::map<std::string, std::string> fields = {{"dir", item.directory},
+                                                     {"stem", item.stem},
+                                                     {"name", image},
+                                                     {"id", item.id},
+                                                     {"repeat", std::to_string(item.repeat)}};
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t close = text[at] == '{' ? text.find('}', at) : std::string::npos;
+    const auto field = close == std::string::npos ? fields.end() : fields.find(text.substr(at + 1, close - at - 1));
+    if (field == fields.end()) {
+      result += text[at++];
     } else {
-      path += fields.at(output.path.substr(at + 1, close - at - 1));
+      result += field->second;
       at = close + 1;
     }
   }
+  return result;
+}
+
+std::string output_path(const OutputSpec& output, const Item& item, const std::string& output_directory) {
+  return output_path(output.path, output.image, item, output_directory);
+}
+
+std::string output_path(const std::string& wanted, const std::string& image, const Item& item,
+                        const std::string& output_directory) {
+  std::string path = filled_in(wanted, image, item);
   while (path.starts_with("/")) path.erase(0, 1);
   const fs::path normal = fs::path(path).lexically_normal();
   if (normal.empty() || *normal.begin() == "..")
@@ -288,6 +319,7 @@ std::vector<std::string> check_output_paths(const Pipeline& pipeline, const Item
                                             const std::string& output_directory,
                                             const std::vector<std::string>& own_files) {
   std::set<std::string> inputs{canonical(pipeline.origin)};
+  for (const std::string& file : pipeline.files) inputs.insert(canonical(file));
   for (const Item& item : items.items)
     for (const auto& [name, source] : item.images)
       for (const std::string& file : io::input_files(source)) inputs.insert(canonical(file));
@@ -299,7 +331,8 @@ std::vector<std::string> check_output_paths(const Pipeline& pipeline, const Item
     if (inputs.contains(place->first))
       faults.push_back(file + ": is also an input; choose another output folder or name");
     else if (!added && place->second == id)
-      faults.push_back(file + ": two images of item '" + id + "' would both write it; put {name} into the output paths");
+      faults.push_back(file + ": two images of item '" + id +
+                       "' would both write it; put {name} into the output paths");
     else if (!added)
       faults.push_back(file + ": items '" + place->second + "' and '" + id +
                        "' would both write it; put {dir}, {stem} or {id} into the output path");
@@ -309,8 +342,10 @@ std::vector<std::string> check_output_paths(const Pipeline& pipeline, const Item
   });
   for (const std::string& file : own_files) {
     if (file.empty()) continue;
-    if (inputs.contains(canonical(file))) faults.push_back(file + ": the report or log cannot be written over an input");
-    else if (owner.contains(canonical(file))) faults.push_back(file + ": the report or log cannot be written over an output");
+    if (inputs.contains(canonical(file)))
+      faults.push_back(file + ": the report or log cannot be written over an input");
+    else if (owner.contains(canonical(file)))
+      faults.push_back(file + ": the report or log cannot be written over an output");
   }
   return faults;
 }

@@ -16,6 +16,7 @@ struct Item {
   std::string directory;  ///< {dir}
   std::string stem;       ///< {stem}, the suffix of the image's name removed
   std::map<std::string, io::Source> images;
+  std::uint32_t repeat = 0;  ///< {repeat}: which of its versions ("repeat" of the spec), from 0
 };
 
 /// An item that cannot even be formed.
@@ -26,7 +27,7 @@ struct ItemFault {
 };
 
 struct Items {
-  std::vector<Item> items;  ///< sorted by id, bytewise
+  std::vector<Item> items;  ///< sorted by id, bytewise, the versions of an item one after another
   std::vector<ItemFault> faults;
   Notices notices;
 };
@@ -41,9 +42,14 @@ void take_shard(Items& items, int index, int count);
 
 /// Path of an output below `output_directory`. Throws Error(usage) when it would leave it.
 std::string output_path(const OutputSpec& output, const Item& item, const std::string& output_directory);
+/// The same for a path by itself; `image` fills {name}.
+std::string output_path(const std::string& path, const std::string& image, const Item& item,
+                        const std::string& output_directory);
+/// {dir}, {stem}, {id}, {repeat} and {name} of `text` filled in.
+std::string filled_in(const std::string& text, const std::string& image, const Item& item);
 
-/// Files that must not be written, found before any work: two items with one path; an output, or one of `own_files` (the
-/// report, the log; "" is none), that is also an input, the spec or another output. One line each.
+/// Files that must not be written, found before any work: two items with one path; an output, or one of `own_files`
+/// (the report, the log; "" is none), that is also an input, the spec or another output. One line each.
 std::vector<std::string> check_output_paths(const Pipeline& pipeline, const Items& items,
                                             const std::string& output_directory,
                                             const std::vector<std::string>& own_files = {});

@@ -2,11 +2,13 @@
 
 #include <nettle/sha2.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "io/io.h"
 #include "spec/json_text.h"
 #include "spec/variables.h"
+#include "stages/gather/gather_stage.h"
 #include "stages/pointwise/pointwise_stage.h"
 #include "volume/error.h"
 
@@ -15,7 +17,8 @@ namespace volpipe {
 namespace {
 
 constexpr std::size_t kLargestSpec = std::size_t(16) << 20;
-const std::vector<std::string> kTopKeys{"volpipe", "variables", "inputs", "stages", "outputs", "fuse", "description"};
+const std::vector<std::string> kTopKeys{"volpipe", "variables", "inputs", "stages",
+                                        "outputs", "fuse",      "repeat", "description"};
 const std::vector<std::string> kCommonStageKeys{"op", "on", "probability", "name", "precision"};
 const std::vector<std::string> kPathFields{"dir", "stem", "name", "id", "repeat"};
 
@@ -36,14 +39,15 @@ std::string sha256_of(const std::string& text) {
 /// A word of letters, digits and _, that is not one of the masks' own words.
 bool is_image_name(const std::string& name) {
   const auto of_word = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
-  return !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0])) && std::all_of(name.begin(), name.end(), of_word) &&
-         name != "nonzero" && name != "foreground";
+  return !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0])) &&
+         std::all_of(name.begin(), name.end(), of_word) && name != "nonzero" && name != "foreground";
 }
 
 /// Reads the parts of a spec one after another, adding each fault where it stands.
 class SpecReader {
  public:
-  SpecReader(const Json& spec, Faults& faults) : spec_(spec), faults_(faults) {}
+  SpecReader(const Json& spec, const std::string& folder, Faults& faults)
+      : spec_(spec), folder_(folder), faults_(faults) {}
 
   Pipeline read() {
     if (!spec_.is_object()) {
@@ -53,13 +57,12 @@ class SpecReader {
     check_keys(spec_, kTopKeys, "");
     text(spec_, "description", "");
     read_version();
+    read_fuse();
+    read_repeat();
     read_inputs();
+    for (const InputSpec& input : pipeline_.inputs) images_.push_back({input.name, input.kind, input.suffix});
     read_stages();
     read_outputs();
-    if (const auto fuse = spec_.find("fuse"); fuse != spec_.end()) {
-      if (*fuse == "none" || *fuse == "auto") pipeline_.fuse = *fuse == "auto";
-      else faults_.add("/fuse", "'fuse' must be 'auto' or 'none', got " + fuse->dump());
-    }
     return std::move(pipeline_);
   }
 
@@ -98,6 +101,21 @@ class SpecReader {
                   "this volpipe reads spec version " + std::to_string(kSpecVersion) + ", got " + version->dump());
   }
 
+  void read_fuse() {
+    const std::string fuse = text(spec_, "fuse", "", "auto");
+    if (fuse != "auto" && fuse != "none" && fuse != "all")
+      faults_.add("/fuse", "'fuse' must be 'auto', 'all' or 'none', got '" + fuse + "'");
+    pipeline_.fuse = fuse != "none";
+    if (fuse == "all") pipeline_.fusing = Fusing::all;
+  }
+
+  void read_repeat() {
+    const auto repeat = spec_.find("repeat");
+    if (repeat == spec_.end()) return;
+    const std::string expected = ParameterType<std::int64_t>::read(*repeat, {.min = 1, .max = 1e6}, pipeline_.repeat);
+    if (!expected.empty()) faults_.add("/repeat", "'repeat' must be " + expected + ", got " + repeat->dump());
+  }
+
   void read_inputs() {
     const auto inputs = spec_.find("inputs");
     if (inputs == spec_.end()) {
@@ -114,7 +132,9 @@ class SpecReader {
       const std::string pointer = "/inputs/" + pointer_token(name);
       InputSpec input{name, "", ImageKind::image, false};
       if (!is_image_name(name))
-        faults_.add(pointer, "'" + name.substr(0, 40) + "' cannot be an image's name: use letters, digits and _, and not 'nonzero' or 'foreground'");
+        faults_.add(pointer,
+                    "'" + name.substr(0, 40) +
+                        "' cannot be an image's name: use letters, digits and _, and not 'nonzero' or 'foreground'");
       if (!entry.is_object()) {
         faults_.add(pointer, "must be an object with 'suffix', 'kind', 'optional', got " + entry.dump());
       } else {
@@ -134,15 +154,28 @@ class SpecReader {
   }
 
   bool known_image(const std::string& name, const std::string& pointer) {
-    if (pipeline_.find_input(name)) return true;
+    if (find_image(name)) return true;
     faults_.add(pointer, "there is no image '" + name + "'" + did_you_mean(name, image_names()) + "; the item has " +
                              quoted_list(image_names()));
     return false;
   }
 
+  /// An image that the item has at this point of the stages.
+  struct KnownImage {
+    std::string name;
+    ImageKind kind;
+    std::string suffix;
+  };
+
+  const KnownImage* find_image(const std::string& name) const {
+    for (const KnownImage& image : images_)
+      if (image.name == name) return &image;
+    return nullptr;
+  }
+
   std::vector<std::string> image_names() const {
     std::vector<std::string> names;
-    for (const InputSpec& input : pipeline_.inputs) names.push_back(input.name);
+    for (const KnownImage& image : images_) names.push_back(image.name);
     return names;
   }
 
@@ -163,6 +196,7 @@ class SpecReader {
     }
     const auto op = entry["op"].get<std::string>();
     StageEntry stage{find_stage(op), text(entry, "name", pointer, op), pointer, {}, {}, 1.0, false, nullptr};
+    const bool named = entry.contains("name");
     if (!stage.definition) {
       std::vector<std::string> ops;
       for (const StageDefinition& definition : volpipe::stages()) ops.push_back(definition.op);
@@ -176,8 +210,106 @@ class SpecReader {
     std::vector<std::string> known = kCommonStageKeys;
     for (const ParameterInfo& info : stage.definition->parameters) known.push_back(info.name);
     check_keys(entry, known, pointer);
+    if (stage.images.empty()) stage.images = images_of_kind(stage.definition->targets);
+    for (const ParameterInfo& info : stage.definition->parameters) check_reference(info, stage);
     build(stage);
+    if (const auto rearranging = std::dynamic_pointer_cast<const RearrangingStage>(stage.stage)) {
+      if (stage.probability != 1.0)
+        faults_.add(pointer + "/probability",
+                    "'" + op + "' decides which images there are and cannot be left to chance");
+      rearrange_images(stage, *rearranging);
+    }
+    if (named && std::any_of(pipeline_.stages.begin(), pipeline_.stages.end(),
+                             [&](const StageEntry& other) { return other.label == stage.label; }))
+      faults_.add(pointer + "/name", "another stage is called '" + stage.label + "' already");
     pipeline_.stages.push_back(std::move(stage));
+  }
+
+  std::vector<std::string> images_of_kind(StageTargets targets) const {
+    std::vector<std::string> names;
+    for (const KnownImage& image : images_)
+      if (targets == StageTargets::all || (targets == StageTargets::labels) == (image.kind == ImageKind::label))
+        names.push_back(image.name);
+    return names;
+  }
+
+  /// What a parameter's text refers to must be there; names of files become absolute.
+  void check_reference(const ParameterInfo& info, StageEntry& stage) {
+    const auto found = stage.parameters.find(info.name);
+    if (found == stage.parameters.end() || info.reference == Reference::none) return;
+    const std::string pointer = stage.pointer + "/" + info.name;
+    if (info.reference == Reference::output) return check_saved_map(*found, pointer);
+    if (found->is_array() && info.reference != Reference::new_images)
+      for (Json& entry : *found) check_reference_text(info.reference, entry, pointer);
+    else check_reference_text(info.reference, *found, pointer);
+  }
+
+  void check_reference_text(Reference reference, Json& value, const std::string& pointer) {
+    if (!value.is_string()) return;
+    const auto name = value.get<std::string>();
+    if (reference == Reference::image) known_image(name, pointer);
+    if (reference == Reference::stage) known_stage(name, pointer);
+    if (reference == Reference::file || (reference == Reference::image_or_file && !find_image(name))) {
+      if (!check_file(name, pointer, reference)) return;
+      value = (std::filesystem::path(folder_) / name).lexically_normal().string();
+      if (name.find('{') == std::string::npos) pipeline_.files.push_back(value);
+    }
+  }
+
+  bool check_file(const std::string& name, const std::string& pointer, Reference reference) {
+    if (name.find('{') != std::string::npos) return true;  // found for each item
+    std::error_code ignored;
+    const std::string path = (std::filesystem::path(folder_) / name).string();
+    if (std::filesystem::exists(path, ignored)) return true;
+    faults_.add(
+        pointer,
+        "there is no file '" + path + "'" +
+            (reference == Reference::file ? "" : " and no image '" + name + "'" + did_you_mean(name, image_names())) +
+            "; names of files are relative to the spec's folder");
+    return false;
+  }
+
+  void known_stage(const std::string& name, const std::string& pointer) {
+    std::vector<std::string> names;
+    for (const StageEntry& stage : pipeline_.stages) names.push_back(stage.label);
+    const auto count = std::count(names.begin(), names.end(), name);
+    if (count == 1) return;
+    if (count > 1)
+      faults_.add(pointer, std::to_string(count) + " earlier stages are called '" + name +
+                               "': give the one that is meant a \"name\"");
+    else
+      faults_.add(pointer, "there is no earlier stage '" + name + "'" + did_you_mean(name, names) +
+                               (names.empty() ? "" : "; earlier are " + quoted_list(names)));
+  }
+
+  void check_saved_map(const Json& value, const std::string& pointer) {
+    if (!value.is_string()) return;
+    const auto path = value.get<std::string>();
+    check_path_fields(path, pointer);
+    check_repeat_field(path, pointer);
+    if (!path.ends_with(".tfm") && !path.ends_with(".txt") && !path.ends_with(".mat"))
+      faults_.add(pointer,
+                  "a transform is written to .tfm (ITK text), .mat (ITK Matlab) or .txt (4x4), got '" + path + "'");
+    pipeline_.saved_maps.push_back({pipeline_.stages.size(), path});
+  }
+
+  void rearrange_images(const StageEntry& stage, const RearrangingStage& rearranging) {
+    std::vector<std::string> made;
+    try {
+      made = rearranging.makes(stage.images);
+    } catch (const Error& error) { return faults_.add(stage.pointer, error.what()); }
+    const ImageKind kind = stage.images.empty() ? ImageKind::image : find_image(stage.images.front())->kind;
+    std::erase_if(images_, [&](const KnownImage& image) {
+      return std::find(stage.images.begin(), stage.images.end(), image.name) != stage.images.end();
+    });
+    for (const std::string& name : made) {
+      if (!is_image_name(name))
+        faults_.add(stage.pointer,
+                    "'" + name.substr(0, 40) +
+                        "' cannot be an image's name: use letters, digits and _, and not 'nonzero' or 'foreground'");
+      else if (find_image(name)) faults_.add(stage.pointer, "there is an image '" + name + "' already");
+      else images_.push_back({name, kind, "_" + name});
+    }
   }
 
   void read_common_keys(const Json& entry, const std::string& pointer, StageEntry& stage) {
@@ -199,8 +331,9 @@ class SpecReader {
         continue;
       }
       const auto name = entry.get<std::string>();
-      if (std::find(stage.on.begin(), stage.on.end(), name) != stage.on.end()) faults_.add(pointer, "'on' names '" + name + "' twice");
-      else if (known_image(name, pointer)) stage.on.push_back(name);
+      if (std::find(stage.images.begin(), stage.images.end(), name) != stage.images.end())
+        faults_.add(pointer, "'on' names '" + name + "' twice");
+      else if (known_image(name, pointer)) stage.images.push_back(name);
     }
   }
 
@@ -219,9 +352,12 @@ class SpecReader {
 
   /// A mask that is an image must be one of the item.
   void check_mask(const StageEntry& stage) {
-    const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage.stage);
-    const auto request = pointwise ? pointwise->request() : std::nullopt;
-    if (request && request->mask.kind == Mask::Kind::image) known_image(request->mask.image, stage.pointer + "/mask");
+    Mask mask;
+    if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage.stage))
+      if (const auto request = pointwise->request()) mask = request->mask;
+    if (const auto measuring = std::dynamic_pointer_cast<const MeasuringStage>(stage.stage))
+      mask = measuring->request().mask;
+    if (mask.kind == Mask::Kind::image) known_image(mask.image, stage.pointer + "/mask");
   }
 
   void build(StageEntry& stage) {
@@ -234,17 +370,17 @@ class SpecReader {
       return;
     }
     for (std::size_t k = 0; k < distribution_extremes(stage.parameters) && faults_.list().size() == before; ++k)
-      stage.definition->make(distribution_extreme(stage.parameters, k), stage.pointer, faults_);
+      if (std::dynamic_pointer_cast<const RearrangingStage>(
+              stage.definition->make(distribution_extreme(stage.parameters, k), stage.pointer, faults_)))
+        faults_.add(stage.pointer,
+                    "'" + stage.definition->op + "' decides which images there are and takes no random parameters");
   }
 
   void read_outputs() {
     const auto outputs = spec_.find("outputs");
     if (outputs == spec_.end()) {
-      for (const InputSpec& input : pipeline_.inputs)
-        pipeline_.outputs.push_back(
-            {input.name,
-             pipeline_.inputs.size() == 1 ? "{dir}/{stem}.nii.gz" : "{dir}/{stem}" + input.suffix + ".nii.gz",
-             {}});
+      for (const KnownImage& image : images_)
+        pipeline_.outputs.push_back({image.name, default_path(images_.size() == 1 ? "" : image.suffix), {}});
       return;
     }
     if (!outputs->is_object() || outputs->empty()) {
@@ -256,6 +392,11 @@ class SpecReader {
     for (const auto& [name, entry] : outputs->items()) read_output(name, entry, "/outputs/" + pointer_token(name));
   }
 
+  /// The place of the input's file below the output folder.
+  std::string default_path(const std::string& suffix) const {
+    return "{dir}/{stem}" + suffix + (pipeline_.repeat > 1 ? "_{repeat}" : "") + ".nii.gz";
+  }
+
   void read_output(const std::string& name, const Json& entry, const std::string& pointer) {
     if (!known_image(name, pointer)) return;
     if (!entry.is_object()) {
@@ -263,8 +404,7 @@ class SpecReader {
       return;
     }
     check_keys(entry, {"path", "dtype"}, pointer);
-    OutputSpec output{
-        name, text(entry, "path", pointer, "{dir}/{stem}" + pipeline_.find_input(name)->suffix + ".nii.gz"), {}};
+    OutputSpec output{name, text(entry, "path", pointer, default_path(find_image(name)->suffix)), {}};
     check_path(output.path, pointer + "/path");
     if (entry.contains("dtype")) {
       const std::string dtype = text(entry, "dtype", pointer);
@@ -277,7 +417,13 @@ class SpecReader {
     pipeline_.outputs.push_back(std::move(output));
   }
 
-  void check_path(const std::string& path, const std::string& pointer) {
+  /// Without it, the versions of an item would be one file.
+  void check_repeat_field(const std::string& path, const std::string& pointer) {
+    if (pipeline_.repeat > 1 && path.find("{repeat}") == std::string::npos)
+      faults_.add(pointer, "with \"repeat\" the path must hold {repeat}, such as \"{dir}/{stem}_{repeat}.nii.gz\"");
+  }
+
+  void check_path_fields(const std::string& path, const std::string& pointer) {
     for (std::size_t open = path.find('{'); open != std::string::npos; open = path.find('{', open + 1)) {
       const std::size_t close = path.find('}', open);
       const std::string name = path.substr(open + 1, close == std::string::npos ? 40 : close - open - 1);
@@ -289,14 +435,21 @@ class SpecReader {
       faults_.add(pointer, "an output path cannot hold control characters");
     if (path.starts_with("/"))
       faults_.add(pointer, "an output path is relative to the output folder and cannot start with '/'");
+  }
+
+  void check_path(const std::string& path, const std::string& pointer) {
+    check_path_fields(path, pointer);
+    check_repeat_field(path, pointer);
     try {
       io::check_output_format(path);
     } catch (const Error& error) { faults_.add(pointer, error.what()); }
   }
 
   const Json& spec_;
+  const std::string folder_;  ///< of the spec's file
   Faults& faults_;
   Pipeline pipeline_;
+  std::vector<KnownImage> images_;
 };
 
 Json replace_variables(const Json& spec, const std::map<std::string, Json>& settings, Faults& faults) {
@@ -349,7 +502,8 @@ Pipeline parse_pipeline(const std::string& text, const std::string& origin,
   Pipeline pipeline;
   if (faults.empty()) {
     const Json spec = replace_variables(parsed.value, settings, faults);
-    pipeline = SpecReader(spec, faults).read();
+    const std::string folder = std::filesystem::absolute(origin).parent_path().string();
+    pipeline = SpecReader(spec, folder, faults).read();
     pipeline.spec = spec;
   }
   if (!faults.empty()) {
@@ -372,20 +526,8 @@ Pipeline load_pipeline(const std::string& path, const std::map<std::string, Json
   if (text.empty())
     throw Error(ErrorCode::usage,
                 "cannot read the spec '" + path + "': check that the file exists, is not empty and can be read");
-  if (text.size() > kLargestSpec)
-    throw Error(ErrorCode::usage, "'" + path + "' is larger than 16 MiB and no spec");
+  if (text.size() > kLargestSpec) throw Error(ErrorCode::usage, "'" + path + "' is larger than 16 MiB and no spec");
   return parse_pipeline(text, path, settings);
-}
-
-std::vector<std::string> images_of(const Pipeline& pipeline, const StageEntry& entry) {
-  if (!entry.on.empty()) return entry.on;
-  std::vector<std::string> names;
-  for (const InputSpec& input : pipeline.inputs) {
-    const StageTargets targets = entry.definition->targets;
-    const bool label = input.kind == ImageKind::label;
-    if (targets == StageTargets::all || (targets == StageTargets::labels) == label) names.push_back(input.name);
-  }
-  return names;
 }
 
 }  // namespace volpipe

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "spec/parameters.h"
+#include "stages/gather/compose.h"
 #include "stages/registry.h"
 #include "volume/error.h"
 
@@ -34,20 +35,30 @@ struct OutputSpec {
 /// One entry of "stages". A stage without random parameters is built once, here; else for each item.
 struct StageEntry {
   const StageDefinition* definition;
-  std::string label;    ///< "name" when given, else its op
-  std::string pointer;  ///< "/stages/2"
-  Json parameters;      ///< variables replaced, common keys removed
-  std::vector<std::string> on;
-  Json probability = 1.0;  ///< number, or a distribution
+  std::string label;                ///< "name" when given, else its op
+  std::string pointer;              ///< "/stages/2"
+  Json parameters;                  ///< variables replaced, common keys removed
+  std::vector<std::string> images;  ///< those it acts on, where the item has them: "on", or those of its kind
+  Json probability = 1.0;           ///< number, or a distribution
   bool double_precision = false;
   std::shared_ptr<const Stage> stage;  ///< null when parameters are random
+};
+
+/// Where a stage's map is written: `path` as in OutputSpec.
+struct SavedMap {
+  std::size_t stage;
+  std::string path;
 };
 
 struct Pipeline {
   std::vector<InputSpec> inputs;
   std::vector<StageEntry> stages;
   std::vector<OutputSpec> outputs;  ///< one for each image that is written
+  std::vector<SavedMap> saved_maps{};
+  std::vector<std::string> files{};  ///< that stages name, but for those with fields of the item
   bool fuse = true;
+  Fusing fusing = Fusing::exact;
+  std::int64_t repeat = 1;       ///< versions of each item, told apart by {repeat}
   bool has_input_rules = false;  ///< "inputs" was given: files are grouped by suffix
   Json spec;                     ///< as run: comments gone, variables replaced
   std::string origin;            ///< path of the file
@@ -78,8 +89,5 @@ Pipeline load_pipeline(const std::string& path, const std::map<std::string, Json
 
 /// JSON Schema (2020-12) of a spec, from the declarations of the stages.
 Json spec_schema();
-
-/// Which images of `pipeline` the stage acts on, by its "on" or by its kind.
-std::vector<std::string> images_of(const Pipeline& pipeline, const StageEntry& entry);
 
 }  // namespace volpipe

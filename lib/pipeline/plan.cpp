@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "spec/variables.h"
+#include "stages/gather/compose.h"
 #include "volume/error.h"
 
 namespace volpipe {
@@ -39,13 +40,37 @@ std::size_t instruction_count(const PointwiseStage& stage, const VolumeInfo& inp
   return most;
 }
 
+/// What a map on the grid does in the world.
+PointMap world_pull(const GridMap& map, const VolumeInfo& input) {
+  if (!map.moves_world) return {};
+  return PointMap(input.geometry.index_to_world() * map.target_to_source * map.output.geometry.world_to_index());
+}
+
+class NoFiles final : public StageFiles {
+ public:
+  VolumeInfo info(const std::string& path) override { return fail<VolumeInfo>(path); }
+  std::shared_ptr<const Volume> volume(const std::string& path) override {
+    return fail<std::shared_ptr<const Volume>>(path);
+  }
+  std::string bytes(const std::string& path) override { return fail<std::string>(path); }
+  std::string resolved(const std::string& path) override { return path; }
+
+ private:
+  template <class T>
+  static T fail(const std::string& path) {
+    throw Error(ErrorCode::internal, "a plan without files cannot read '" + path + "'");
+  }
+};
+
 /// Builds the groups stage by stage, keeping at most one open group an image.
 class Planner {
  public:
-  Planner(const Pipeline& pipeline, const ImageInfos& inputs, const DrawKey& key)
-      : pipeline_(pipeline), key_(key), now_(inputs) {
+  Planner(const Pipeline& pipeline, const ImageInfos& inputs, const ItemKey& key, StageFiles& files,
+          const Measure& measure)
+      : pipeline_(pipeline), key_(key), files_(files), measure_(measure), now_(inputs) {
     plan_.inputs = inputs;
-    for (const auto& [name, info] : inputs) now_.at(name).kind = pipeline.find_input(name)->kind;
+    plan_.saved.resize(pipeline.saved_maps.size());
+    for (auto& [name, info] : now_) info.kind = pipeline.find_input(name)->kind;
   }
 
   Plan make() {
@@ -65,13 +90,53 @@ class Planner {
   void add_stage(std::size_t index, const StageEntry& entry) {
     DrawStream draws(key_.seed, key_.item_id, key_.repeat, std::uint32_t(index));
     const Json probability = draws.draw(entry.probability);
+    std::vector<std::string> images;
+    for (const std::string& image : entry.images)
+      if (now_.contains(image)) images.push_back(image);
     if (probability != 1.0 && !(draws.uniform() < probability.get<double>())) {
       plan_.skipped.push_back(index);
+      for (const std::string& image : images) applied_[image][entry.label] = {now_.at(image), {}};
       return;
     }
     const std::shared_ptr<const Stage> stage = entry.stage ? entry.stage : draw_stage(index, entry, draws);
-    for (const std::string& image : images_of(pipeline_, entry))
-      if (now_.contains(image)) add_to_image(index, entry, stage, image);
+    if (const auto rearranging = std::dynamic_pointer_cast<const RearrangingStage>(stage))
+      return add_rearranging(index, *rearranging, images);
+    if (images.empty()) return;
+    const ImageInfos before = now_;
+    const VolumeInfo frame = now_.at(images.front());
+    if (const auto measuring = std::dynamic_pointer_cast<const MeasuringStage>(stage))
+      return add_measuring(index, entry, *measuring, images);
+    for (const std::string& image : images) {
+      if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage)) {
+        add_pointwise(index, entry, pointwise, image);
+      } else if (const auto separable = std::dynamic_pointer_cast<const SeparableStage>(stage)) {
+        GridMap map = separable->map(now_.at(image));
+        PointMap pull = world_pull(map, now_.at(image));
+        add_spatial(index, entry, {std::move(map), std::move(pull)}, image);
+      } else if (const auto gather = std::dynamic_pointer_cast<const GatherStage>(stage)) {
+        const StageContext context{.images = before,
+                                   .frame = frame,
+                                   .frame_as_read = geometry_as_read(images.front(), frame),
+                                   .applied = applied_[image],
+                                   .files = files_,
+                                   .double_precision = entry.double_precision,
+                                   .seed = key_.seed,
+                                   .item_id = key_.item_id,
+                                   .repeat = key_.repeat,
+                                   .stage_index = std::uint32_t(index)};
+        SpatialMap map = gather->map(now_.at(image), context);
+        save_map(index, image == images.front(), map.pull);
+        for (const Notice& notice : map.notices.list()) plan_.notices.add(notice.code, entry.label + ": " + notice.message);
+        add_spatial(index, entry, std::move(map), image);
+      } else {
+        throw Error(ErrorCode::internal, "stage '" + entry.definition->op + "' is of no kind the planner knows");
+      }
+    }
+  }
+
+  const Geometry& geometry_as_read(const std::string& image, const VolumeInfo& now) const {
+    const auto found = plan_.inputs.find(image);
+    return found == plan_.inputs.end() ? now.geometry : found->second.geometry;
   }
 
   std::shared_ptr<const Stage> draw_stage(std::size_t index, const StageEntry& entry, DrawStream& draws) {
@@ -85,13 +150,9 @@ class Planner {
     return stage;
   }
 
-  void add_to_image(std::size_t index, const StageEntry& entry, const std::shared_ptr<const Stage>& stage,
-                    const std::string& image) {
-    if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage))
-      add_pointwise(index, entry, pointwise, image);
-    else if (const auto separable = std::dynamic_pointer_cast<const SeparableStage>(stage))
-      add_separable(index, entry, *separable, image);
-    else throw Error(ErrorCode::internal, "stage '" + entry.definition->op + "' is of no kind the planner knows");
+  void save_map(std::size_t index, bool first_image, const PointMap& pull) {
+    for (std::size_t s = 0; s < pipeline_.saved_maps.size(); ++s)
+      if (pipeline_.saved_maps[s].stage == index && first_image) plan_.saved[s] = pull;
   }
 
   void add_pointwise(std::size_t index, const StageEntry& entry, const std::shared_ptr<const PointwiseStage>& stage,
@@ -99,10 +160,11 @@ class Planner {
     VolumeInfo& info = now_.at(image);
     VolumeInfo output = stage->output(info);
     if (entry.double_precision && output.dtype == DataType::float32) output.dtype = DataType::float64;
-    if (const auto request = stage->request(); request && request->mask.kind == Mask::Kind::image) {
-      check_mask(request->mask.image, info);
-      close(request->mask.image, "its voxels are the mask of " + entry.label);
-      readers_[image].push_back(request->mask.image);
+    const auto request = stage->request();
+    const std::string mask = request && request->mask.kind == Mask::Kind::image ? request->mask.image : "";
+    if (!mask.empty()) {
+      check_mask(mask, info);
+      close(mask, "its voxels are the mask of " + entry.label);
     }
     Group* group = open_group(image, GroupKind::pointwise, "a pointwise stage follows");
     if (group && info.components > 1 && mixes_statistics(*group, *stage)) {
@@ -115,6 +177,7 @@ class Planner {
       group = nullptr;
     }
     if (!group) group = &start_group(image, GroupKind::pointwise, info);
+    if (!mask.empty()) readers_[image].push_back(mask);
     group->instructions += instructions;
     if (wants_double(entry, info)) group->precision = Precision::double_;
     group->pointwise.push_back(stage);
@@ -122,26 +185,118 @@ class Planner {
     group->output = info = output;
   }
 
-  void add_separable(std::size_t index, const StageEntry& entry, const SeparableStage& stage,
-                     const std::string& image) {
+  void add_spatial(std::size_t index, const StageEntry& entry, SpatialMap map, const std::string& image) {
     VolumeInfo& info = now_.at(image);
-    GridMap map = stage.map(info);
-    if (entry.double_precision && map.computes) map.output.dtype = DataType::float64;
-    Group* group = open_group(image, GroupKind::separable, "a stage on the grid follows");
+    applied_[image][entry.label] = {info, std::move(map.pull)};
+    if (entry.double_precision) compute_in_double(map.form);
+    const std::vector<std::string> fields = fields_of(map.form);
+    for (const std::string& field : fields) close(field, "its vectors are the field of " + entry.label);
+    Group* group = open_spatial_group(image);
     if (group) {
-      if (std::optional<GridMap> composed = compose(map, group->map)) {
-        group->map = std::move(*composed);
+      const SpatialForm first = form_of(*group);
+      if (auto composed = compose(map.form, first, group->input, pipeline_.fusing)) {
+        take_form(*group, std::move(*composed));
       } else {
-        close(image, "composing it with " + entry.label + " would change the result");
+        const bool possible = compose(map.form, first, group->input, Fusing::all).has_value();
+        close(image, possible ? entry.label + " samples again (\"fuse\": \"all\" would sample once)"
+                              : "composing it with " + entry.label + " would change the result");
         group = nullptr;
       }
     }
     if (!group) {
       group = &start_group(image, GroupKind::separable, info);
-      group->map = std::move(map);
+      take_form(*group, std::move(map.form));
     }
+    for (const std::string& field : fields) readers_[image].push_back(field);
     group->stages.push_back(index);
-    group->output = info = group->map.output;
+    info = group->output;
+  }
+
+  static void compute_in_double(SpatialForm& form) {
+    if (auto* grid = std::get_if<GridMap>(&form)) {
+      if (grid->computes) grid->output.dtype = DataType::float64;
+      return;
+    }
+    auto& gather = std::get<GatherMap>(form);
+    if (gather.before.computes) gather.before.output.dtype = DataType::float64;
+    const bool copies =
+        gather.interpolation == Interpolation::nearest || gather.interpolation == Interpolation::label_linear;
+    if (!copies) gather.output.dtype = DataType::float64;
+    else if (gather.interpolation == Interpolation::nearest) gather.output.dtype = gather.before.output.dtype;
+  }
+
+  static SpatialForm form_of(const Group& group) {
+    if (group.kind == GroupKind::separable) return group.map;
+    return group.gather;
+  }
+
+  static void take_form(Group& group, SpatialForm form) {
+    if (auto* grid = std::get_if<GridMap>(&form)) {
+      group.kind = GroupKind::separable;
+      group.map = std::move(*grid);
+      group.output = group.map.output;
+    } else {
+      group.kind = GroupKind::gather;
+      group.gather = std::get<GatherMap>(std::move(form));
+      group.output = group.gather.output;
+    }
+  }
+
+  /// Fields that are images of the item: they are read as they are now.
+  static std::vector<std::string> fields_of(const SpatialForm& form) {
+    std::vector<std::string> names;
+    if (const auto* gather = std::get_if<GatherMap>(&form))
+      for (const auto& step : gather->points.steps())
+        if (const auto* field = std::get_if<FieldStep>(&step); field && !field->field.image.empty())
+          names.push_back(field->field.image);
+    return names;
+  }
+
+  void add_measuring(std::size_t index, const StageEntry& entry, const MeasuringStage& stage,
+                     const std::vector<std::string>& images) {
+    MeasuringStage::Request request = stage.request();
+    if (request.image.empty()) request.image = images.front();
+    if (!now_.contains(request.image))
+      throw Error(ErrorCode::input, "the image '" + request.image + "' is missing from this item");
+    MeasuringStage::Measurement measured{request.image, now_.at(request.image), {}};
+    close(request.image, "its voxels decide " + entry.label);
+    if (request.mask.kind == Mask::Kind::image) {
+      check_mask(request.mask.image, measured.info);
+      close(request.mask.image, "its voxels decide " + entry.label);
+    }
+    if (measure_) {
+      measured.box = measure_(plan_.groups, request);
+    } else {
+      measured.box = IndexBox{{}, measured.info.geometry.size()};
+      measured.guessed = true;
+      plan_.guessed.push_back(index);
+    }
+    for (const std::string& image : images) {
+      GridMap map = stage.map(image, now_.at(image), measured);
+      add_spatial(index, entry, {std::move(map), {}}, image);
+    }
+  }
+
+  void add_rearranging(std::size_t index, const RearrangingStage& stage, const std::vector<std::string>& images) {
+    if (images.empty()) throw Error(ErrorCode::input, "none of the images it acts on is in this item");
+    for (const std::string& image : images) {
+      close_readers_of(image);
+      close(image, "its components are rearranged");
+    }
+    Group group{GroupKind::rearrange, images.front(), {index}};
+    group.makes = stage.rearrange(now_, images);
+    group.takes = images;
+    for (const std::string& image : images) now_.erase(image);
+    for (const auto& result : group.makes) now_[result.image] = result.info;
+    group.input = group.output = group.makes.front().info;
+    plan_.groups.push_back(std::move(group));
+  }
+
+  Group* open_spatial_group(const std::string& image) {
+    const auto found = open_.find(image);
+    const GroupKind kind =
+        found != open_.end() && found->second.kind == GroupKind::gather ? GroupKind::gather : GroupKind::separable;
+    return open_group(image, kind, "a geometric stage follows");
   }
 
   /// The open group of `image` when it is of this kind (and fusing is on); else closes it and returns null.
@@ -155,7 +310,8 @@ class Planner {
   }
 
   Group& start_group(const std::string& image, GroupKind kind, const VolumeInfo& input) {
-    Group group{kind, image, {}, {}, {}, input, input, Precision::single, 0, ""};
+    Group group{kind, image, {}};
+    group.input = group.output = input;
     return open_.emplace(image, std::move(group)).first->second;
   }
 
@@ -168,23 +324,21 @@ class Planner {
     readers_.erase(image);
   }
 
-  /// Groups that read `image` as their mask must run before it changes.
+  /// Groups that read `image` (as their mask, as a field) must run before it changes.
   void close_readers_of(const std::string& image) {
     std::vector<std::string> readers;
-    for (const auto& [reader, masks] : readers_)
-      if (reader != image && std::find(masks.begin(), masks.end(), image) != masks.end()) readers.push_back(reader);
-    for (const std::string& reader : readers) close(reader, "its mask '" + image + "' changes next");
+    for (const auto& [reader, read] : readers_)
+      if (reader != image && std::find(read.begin(), read.end(), image) != read.end()) readers.push_back(reader);
+    for (const std::string& reader : readers) close(reader, "it reads '" + image + "', which changes next");
   }
 
   void check_mask(const std::string& mask, const VolumeInfo& info) const {
     const auto found = now_.find(mask);
-    if (found == now_.end())
-      throw Error(ErrorCode::input, pipeline_.find_input(mask) ? "the mask '" + mask + "' is missing from this item"
-                                                               : "there is no image '" + mask + "' to be the mask");
+    if (found == now_.end()) throw Error(ErrorCode::input, "the mask '" + mask + "' is missing from this item");
     if (!same_grid(found->second.geometry, info.geometry))
       throw Error(
           ErrorCode::input,
-          "the mask '" + mask + "' lies on another grid than the image; bring them together with resample first");
+          "the mask '" + mask + "' lies on another grid than the image; bring them together with resample_to first");
   }
 
   void convert_outputs() {
@@ -209,33 +363,62 @@ class Planner {
     return most;
   }
 
+  static std::size_t scratch_of(const Group& group) {
+    switch (group.kind) {
+      case GroupKind::separable:
+        return scratch_bytes(group.input, group.map);
+      case GroupKind::gather:
+        return scratch_bytes(group.input, group.gather);
+      case GroupKind::pointwise:
+        return statistics_bytes(group);
+      case GroupKind::rearrange:
+        break;
+    }
+    return 0;
+  }
+
   std::size_t peak_bytes() const {
     std::map<std::string, std::size_t> held;
     std::size_t total = 0;
     for (const auto& [name, info] : plan_.inputs) total += held[name] = info.bytes();
     std::size_t peak = total;
     for (const Group& group : plan_.groups) {
-      const std::size_t scratch =
-          group.kind == GroupKind::separable ? scratch_bytes(group.input, group.map) : statistics_bytes(group);
-      peak = std::max(peak, total + group.output.bytes() + scratch);
-      total += group.output.bytes() - held[group.image];
-      held[group.image] = group.output.bytes();
+      std::map<std::string, std::size_t> made{{group.image, group.output.bytes()}};
+      std::vector<std::string> taken{group.image};
+      if (group.kind == GroupKind::rearrange) {
+        made.clear();
+        for (const auto& result : group.makes) made[result.image] = result.info.bytes();
+        taken = group.takes;
+      }
+      std::size_t made_bytes = 0;
+      for (const auto& [name, bytes] : made) made_bytes += bytes;
+      peak = std::max(peak, total + made_bytes + scratch_of(group));
+      for (const std::string& name : taken) {
+        total -= held[name];
+        held.erase(name);
+      }
+      for (const auto& [name, bytes] : made) total += held[name] = bytes;
     }
     return peak;
   }
 
   const Pipeline& pipeline_;
-  const DrawKey& key_;
+  const ItemKey& key_;
+  StageFiles& files_;
+  const Measure& measure_;
   Plan plan_;
   ImageInfos now_;
   std::map<std::string, Group> open_;
-  std::map<std::string, std::vector<std::string>> readers_;  ///< image of an open group -> masks it reads
+  std::map<std::string, std::vector<std::string>> readers_;  ///< image of an open group -> images it reads besides
+  std::map<std::string, std::map<std::string, AppliedStage>> applied_;  ///< image -> stage -> what it did
 };
 
 }  // namespace
 
-Plan make_plan(const Pipeline& pipeline, const ImageInfos& inputs, const DrawKey& key) {
-  return Planner(pipeline, inputs, key).make();
+Plan make_plan(const Pipeline& pipeline, const ImageInfos& inputs, const ItemKey& key, StageFiles* files,
+               const Measure& measure) {
+  NoFiles none;
+  return Planner(pipeline, inputs, key, files ? *files : none, measure).make();
 }
 
 }  // namespace volpipe

@@ -63,6 +63,7 @@ Json to_json(const ItemRecord& item) {
                       {"device", item.device},
                       {"group", stage.group}});
   Json entry = {{"id", item.id},
+                {"repeat", item.repeat},
                 {"status", to_string(item.status)},
                 {"inputs", to_json(item.inputs)},
                 {"outputs", to_json(item.outputs)}};
@@ -75,7 +76,8 @@ Json to_json(const ItemRecord& item) {
                         {"d2h_count", item.transfers.d2h_count},
                         {"d2h_bytes", item.transfers.d2h_bytes}};
   entry["stages"] = std::move(stages);
-  for (const auto& [label, parameters] : item.drawn) entry["drawn"].push_back({{"name", label}, {"parameters", parameters}});
+  for (const auto& [label, parameters] : item.drawn)
+    entry["drawn"].push_back({{"name", label}, {"parameters", parameters}});
   entry["saturated_voxels"] = item.saturated_voxels;
   entry["warnings"] = to_json(item.warnings);
   if (item.status == ItemStatus::failed)

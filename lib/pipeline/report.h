@@ -32,6 +32,7 @@ struct ItemTiming {
 
 struct ItemRecord {
   std::string id;
+  std::uint32_t repeat = 0;  ///< which of the item's versions
   ItemStatus status = ItemStatus::skipped;
   std::vector<ImageRecord> inputs, outputs;
   std::string device;           ///< "cpu", "cuda:0"

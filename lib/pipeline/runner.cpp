@@ -4,6 +4,8 @@
 #include <chrono>
 #include <new>
 
+#include "pipeline/file_cache.h"
+#include "pipeline/save_map.h"
 #include "volume/error.h"
 
 namespace volpipe {
@@ -59,6 +61,7 @@ class Run {
   ItemRecord process(const Item& item) {
     ItemRecord record;
     record.id = item.id;
+    record.repeat = item.repeat;
     const auto start = std::chrono::steady_clock::now();
     try {
       process_steps(item, record);
@@ -84,11 +87,14 @@ class Run {
     const auto allocate = [&context](std::size_t bytes) { return context->allocate_host(bytes); };
     Images images = read_item(pipeline_, item, allocate, options_.memory_limit, record);
     fail_if_strict(record);
-    const Plan plan = make_plan(pipeline_, infos_of(images), {options_.seed, item.id, 0});
-    for (const auto& [index, parameters] : plan.drawn) record.drawn.emplace_back(pipeline_.stages[index].label, parameters);
+    ItemFiles files(files_, item);
+    const ItemKey key{options_.seed, item.id, item.repeat};
+    Plan plan = make_plan(pipeline_, infos_of(images), key, &files);
+    for (const auto& [index, parameters] : plan.drawn)
+      record.drawn.emplace_back(pipeline_.stages[index].label, parameters);
     check_memory(plan, record, context);
     try {
-      images = compute_item(*context, pipeline_, plan, std::move(images), record);
+      images = compute_item(*context, pipeline_, plan, key, files, std::move(images), record);
     } catch (const Error& error) {
       const bool of_device = error.code() == ErrorCode::out_of_memory || error.code() == ErrorCode::device;
       if (!context->device().is_cuda() || !of_device || !options_.allow_fallback) throw;
@@ -97,12 +103,12 @@ class Run {
       context = &cpu_context();
       record.warnings.clear();
       record.stages.clear();
-      images = compute_item(*context, pipeline_, plan,
+      images = compute_item(*context, pipeline_, plan, key, files,
                             read_item(pipeline_, item, allocate, options_.memory_limit, record), record);
     }
     if (!record.fallback_reason.empty())
       record.warnings.push_back({"fallback", "computed on the CPU: " + record.fallback_reason});
-    write_item(pipeline_, item, images, options_, record);
+    write_item(pipeline_, item, plan, images, options_, record);
   }
 
   void fail_if_strict(const ItemRecord& record) const {
@@ -111,15 +117,26 @@ class Run {
   }
 
   void check_memory(const Plan& plan, ItemRecord& record, DeviceContext*& context) {
-    if (options_.memory_limit && plan.peak_device_bytes > options_.memory_limit && context->device().is_cpu())
-      throw Error(ErrorCode::out_of_memory,
-                  "needs " + human_bytes(plan.peak_device_bytes) + " for its volumes, more than --memory allows");
-    if (!context->device().is_cuda() || plan.peak_device_bytes <= context->free_memory()) return;
+    if (context->device().is_cpu()) return check_host_memory(plan);
+    if (plan.peak_device_bytes <= context->free_memory()) return;
     const std::string reason = "needs " + human_bytes(plan.peak_device_bytes) + " on " + context->device().name() +
                                ", " + human_bytes(context->free_memory()) + " are free";
     if (!options_.allow_fallback) throw Error(ErrorCode::out_of_memory, reason);
     record.fallback_reason = reason;
     context = &cpu_context();
+    check_host_memory(plan);
+  }
+
+  /// Before anything is allocated: what is in memory already counts as available to it.
+  void check_host_memory(const Plan& plan) {
+    std::size_t held = 0;
+    for (const auto& [name, info] : plan.inputs) held += info.bytes();
+    const std::size_t available = held + cpu_context().free_memory();
+    const bool limited = options_.memory_limit && options_.memory_limit < available;
+    if (plan.peak_device_bytes <= (limited ? options_.memory_limit : available)) return;
+    throw Error(ErrorCode::out_of_memory,
+                "needs " + human_bytes(plan.peak_device_bytes) + " for its volumes, " +
+                    (limited ? "more than --memory allows" : human_bytes(available) + " are available"));
   }
 
   DeviceContext& cpu_context() {
@@ -150,6 +167,7 @@ class Run {
   const RunOptions& options_;
   DeviceChoice device_;
   std::unique_ptr<DeviceContext> cpu_, cuda_;
+  FileCache files_;
 };
 
 ItemRecord record_of(const ItemFault& fault) {
@@ -217,8 +235,8 @@ Images read_item(const Pipeline& pipeline, const Item& item, const io::HostAlloc
   return images;
 }
 
-Images compute_item(DeviceContext& context, const Pipeline& pipeline, const Plan& plan, Images images,
-                    ItemRecord& record) {
+Images compute_item(DeviceContext& context, const Pipeline& pipeline, Plan& plan, const ItemKey& key, StageFiles& files,
+                    Images images, ItemRecord& record) {
   record.device = context.device().name();
   const TransferCounts before = context.transfers();
   Notices notices;
@@ -230,10 +248,20 @@ Images compute_item(DeviceContext& context, const Pipeline& pipeline, const Plan
   std::vector<std::unique_ptr<TimePoint>> times;
   times.push_back(context.record_time());
   record.saturated_voxels = 0;
-  for (const Group& group : plan.groups) {
-    record.saturated_voxels += run_group(context, pipeline, group, on_device, notices).saturated;
-    times.push_back(context.record_time());
-  }
+  const auto run_until = [&](std::span<const Group> groups) {
+    while (times.size() <= groups.size()) {
+      record.saturated_voxels += run_group(context, pipeline, groups[times.size() - 1], on_device, notices).saturated;
+      times.push_back(context.record_time());
+    }
+  };
+  if (!plan.guessed.empty())
+    plan = make_plan(pipeline, plan.inputs, key, &files,
+                     [&](std::span<const Group> planned, const MeasuringStage::Request& request) {
+                       run_until(planned);
+                       return measure(context, request, on_device);
+                     });
+  run_until(plan.groups);
+  for (const Notice& notice : plan.notices.list()) notices.add(notice.code, notice.message);
   context.synchronize();
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     const double ms = context.elapsed_ms(*times[g], *times[g + 1]);
@@ -253,8 +281,8 @@ Images compute_item(DeviceContext& context, const Pipeline& pipeline, const Plan
   return results;
 }
 
-void write_item(const Pipeline& pipeline, const Item& item, const Images& images, const RunOptions& options,
-                ItemRecord& record) {
+void write_item(const Pipeline& pipeline, const Item& item, const Plan& plan, const Images& images,
+                const RunOptions& options, ItemRecord& record) {
   for (const OutputSpec& output : pipeline.outputs) {
     const auto found = images.find(output.image);
     if (found == images.end()) continue;
@@ -264,6 +292,10 @@ void write_item(const Pipeline& pipeline, const Item& item, const Images& images
     record.timing.encode += timing.encode_ms;
     record.timing.write += timing.write_ms;
     record.outputs.push_back({output.image, path, found->second.info()});
+  }
+  for (std::size_t i = 0; i < pipeline.saved_maps.size(); ++i) {
+    const std::string path = output_path(pipeline.saved_maps[i].path, "", item, options.output_directory);
+    with_path(path, [&] { save_map(plan.saved[i], path, options.overwrite); });
   }
 }
 
@@ -285,6 +317,7 @@ RunRecord run_items(const Pipeline& pipeline, const Items& items, const RunOptio
     if (stopped || interrupted) {
       ItemRecord skipped;
       skipped.id = item.id;
+      skipped.repeat = item.repeat;
       finish(std::move(skipped));
       continue;
     }

@@ -31,12 +31,13 @@ DeviceChoice choose_device(const std::string& requested, bool allow_fallback);
 /// Step 1: the item's volumes in host memory from `allocate`.
 Images read_item(const Pipeline& pipeline, const Item& item, const io::HostAllocator& allocate,
                  std::size_t memory_limit, ItemRecord& record);
-/// Step 2: upload, run the plan, download; one transfer each way per image that is written.
-Images compute_item(DeviceContext& context, const Pipeline& pipeline, const Plan& plan, Images images,
-                    ItemRecord& record);
-/// Step 3: write what the pipeline's outputs name.
-void write_item(const Pipeline& pipeline, const Item& item, const Images& images, const RunOptions& options,
-                ItemRecord& record);
+/// Step 2: upload, run the plan, download; one transfer each way per image that is written. `plan` is made anew where
+/// it depends on voxels.
+Images compute_item(DeviceContext& context, const Pipeline& pipeline, Plan& plan, const ItemKey& key, StageFiles& files,
+                    Images images, ItemRecord& record);
+/// Step 3: write what the pipeline's outputs name, and the maps it saves.
+void write_item(const Pipeline& pipeline, const Item& item, const Plan& plan, const Images& images,
+                const RunOptions& options, ItemRecord& record);
 
 /// Called after each item, in order.
 using ItemObserver = std::function<void(const ItemRecord&, std::size_t done, std::size_t total)>;

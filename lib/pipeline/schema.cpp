@@ -50,7 +50,8 @@ Json spec_schema() {
           {"properties",
            {{"path", name},
             {"dtype", {{"enum", {"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"}}}}}}}}}},
-      {"fuse", {{"enum", {"auto", "none"}}}}};
+      {"fuse", {{"enum", {"auto", "all", "none"}}}},
+      {"repeat", {{"type", "integer"}, {"minimum", 1}, {"maximum", 1000000}}}};
   schema["$defs"] = {
       {"variable", {{"type", "string"}, {"pattern", "\\$\\{[^}]*\\}"}}},
       {"on", {{"anyOf", {name, {{"type", "array"}, {"items", name}}}}}},

@@ -88,6 +88,43 @@ Json number_schema(const char* type, const Limits& limits) {
 
 }  // namespace detail
 
+std::string ParameterType<NewImages>::read(const Json& json, const Limits&, NewImages& value) {
+  const Json list = json.is_array() ? json : Json::array({json});
+  for (const Json& entry : list) {
+    if (!entry.is_string() || entry.get<std::string>().empty()) return name();
+    value.names.push_back(entry.get<std::string>());
+  }
+  return value.names.empty() ? name() : "";
+}
+
+std::string ParameterType<AffineMatrix>::read(const Json& json, const Limits&, AffineMatrix& value) {
+  if (!json.is_array() || json.size() != 4) return name();
+  for (std::size_t row = 0; row < 4; ++row) {
+    if (!json[row].is_array() || json[row].size() != 4) return name();
+    for (std::size_t column = 0; column < 4; ++column) {
+      double number = 0;
+      if (!detail::check_number(json[row][column], {}, number).empty()) return name();
+      if (row == 3) {
+        if (number != (column == 3 ? 1 : 0)) return name();
+      } else if (column == 3) {
+        value.affine.offset[row] = number;
+      } else {
+        value.affine.linear[int(row)][column] = number;
+      }
+    }
+  }
+  return "";
+}
+
+Json ParameterType<AffineMatrix>::write(const AffineMatrix& value) {
+  Json rows = Json::array();
+  for (int row = 0; row < 3; ++row)
+    rows.push_back({value.affine.linear[row][0], value.affine.linear[row][1], value.affine.linear[row][2],
+                    value.affine.offset[std::size_t(row)]});
+  rows.push_back({0, 0, 0, 1});
+  return rows;
+}
+
 Json ParameterType<AxisList>::schema(const Limits&) {
   return {{"anyOf",
            {{{"type", "string"}, {"pattern", "^[xyz]{1,3}$"}},

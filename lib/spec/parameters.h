@@ -54,6 +54,9 @@ struct Limits {
   bool required = false;
 };
 
+/// What a text parameter refers to, if to anything: the spec's reader checks that it is there.
+enum class Reference : std::uint8_t { none, file, image, image_or_file, new_images, stage, output };
+
 /// What the outside sees of a parameter.
 struct ParameterInfo {
   std::string name;
@@ -62,6 +65,7 @@ struct ParameterInfo {
   std::string help;
   Json default_value;  ///< null: none
   Json schema;         ///< JSON Schema of the value, distributions not included
+  Reference reference = Reference::none;
 };
 
 /// A value for every axis, given as one number or as three.
@@ -89,10 +93,48 @@ struct Mask {
   std::string image{};
 };
 
+/// A file: absolute once the spec is read (relative to the spec's folder there); may hold {dir}, {stem} and {id} of the
+/// item.
+struct FileName {
+  std::string path;
+};
+/// An image of the item, by name, or else a file.
+struct ImageOrFile {
+  std::string name;
+};
+/// An image of the item, by name.
+struct ImageName {
+  std::string name;
+};
+/// Names of images that a stage makes.
+struct NewImages {
+  std::vector<std::string> names;
+};
+/// A file to write, as the paths of "outputs".
+struct OutputName {
+  std::string path;
+};
+
+/// An earlier stage, by its name.
+struct StageName {
+  std::string name;
+};
+
+/// Row-major 4x4 with last row 0 0 0 1.
+struct AffineMatrix {
+  Affine affine;
+};
+
 /// Names of an enumeration in spec order: specialise with `static constexpr std::array names{"a", "b"}`; the
 /// enumerators count from 0 in the same order.
 template <class E>
 struct EnumNames;
+/// What lengths of a stage are given in.
+enum class Units : std::uint8_t { mm, voxel };
+template <>
+struct EnumNames<Units> {
+  static constexpr std::array names{"mm", "voxel"};
+};
 template <>
 struct EnumNames<DataType> {
   static constexpr std::array names{"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"};
@@ -155,6 +197,69 @@ struct ParameterType<std::string> {
   static Json write(const std::string& value) { return value; }
 };
 
+namespace detail {
+template <class T, std::string T::*text>
+struct TextType {
+  static Json schema(const Limits&) { return {{"type", "string"}}; }
+  static std::string read(const Json& json, const Limits&, T& value) {
+    if (!json.is_string() || json.get<std::string>().empty()) return ParameterType<T>::name();
+    value.*text = json.get<std::string>();
+    return "";
+  }
+  static Json write(const T& value) { return (value.*text).empty() ? Json(nullptr) : Json(value.*text); }
+};
+}  // namespace detail
+
+template <>
+struct ParameterType<FileName> : detail::TextType<FileName, &FileName::path> {
+  static constexpr Reference reference = Reference::file;
+  static std::string name() { return "a file's name"; }
+};
+template <>
+struct ParameterType<ImageOrFile> : detail::TextType<ImageOrFile, &ImageOrFile::name> {
+  static constexpr Reference reference = Reference::image_or_file;
+  static std::string name() { return "an image's name or a file's"; }
+};
+template <>
+struct ParameterType<ImageName> : detail::TextType<ImageName, &ImageName::name> {
+  static constexpr Reference reference = Reference::image;
+  static std::string name() { return "an image's name"; }
+};
+template <>
+struct ParameterType<StageName> : detail::TextType<StageName, &StageName::name> {
+  static constexpr Reference reference = Reference::stage;
+  static std::string name() { return "an earlier stage's name"; }
+};
+
+template <>
+struct ParameterType<OutputName> : detail::TextType<OutputName, &OutputName::path> {
+  static constexpr Reference reference = Reference::output;
+  static std::string name() { return "an output's path"; }
+};
+
+template <>
+struct ParameterType<NewImages> {
+  static constexpr Reference reference = Reference::new_images;
+  static std::string name() { return "a new image's name, or a list of them"; }
+  static Json schema(const Limits&) {
+    const Json text = {{"type", "string"}};
+    return {{"anyOf", {text, {{"type", "array"}, {"items", text}, {"minItems", 1}}}}};
+  }
+  static std::string read(const Json& json, const Limits&, NewImages& value);
+  static Json write(const NewImages& value) { return value.names.empty() ? Json(nullptr) : Json(value.names); }
+};
+
+template <>
+struct ParameterType<AffineMatrix> {
+  static std::string name() { return "4 rows of 4 numbers, the last 0 0 0 1"; }
+  static Json schema(const Limits&) {
+    const Json row = {{"type", "array"}, {"items", {{"type", "number"}}}, {"minItems", 4}, {"maxItems", 4}};
+    return {{"type", "array"}, {"items", row}, {"minItems", 4}, {"maxItems", 4}};
+  }
+  static std::string read(const Json& json, const Limits&, AffineMatrix& value);
+  static Json write(const AffineMatrix& value);
+};
+
 template <class E>
 struct ParameterType<E, std::enable_if_t<std::is_enum_v<E>>> {
   static std::vector<std::string> words() { return {EnumNames<E>::names.begin(), EnumNames<E>::names.end()}; }
@@ -171,9 +276,42 @@ struct ParameterType<E, std::enable_if_t<std::is_enum_v<E>>> {
   static Json write(E value) { return std::string(EnumNames<E>::names[static_cast<std::size_t>(value)]); }
 };
 
+template <class T>
+constexpr Reference reference_of() {
+  if constexpr (requires { ParameterType<T>::reference; }) return ParameterType<T>::reference;
+  else return Reference::none;
+}
+
+/// A list of values, at least one.
+template <class T>
+struct ParameterType<std::vector<T>> {
+  static constexpr Reference reference = reference_of<T>();
+  static std::string name() { return "a list, each " + ParameterType<T>::name(); }
+  static Json schema(const Limits& limits) {
+    return {{"type", "array"}, {"items", ParameterType<T>::schema(limits)}, {"minItems", 1}};
+  }
+  static std::string read(const Json& json, const Limits& limits, std::vector<T>& value) {
+    if (!json.is_array() || json.empty()) return name();
+    value.clear();
+    for (const Json& entry : json) {
+      T given{};
+      if (std::string expected = ParameterType<T>::read(entry, limits, given); !expected.empty()) return expected;
+      value.push_back(std::move(given));
+    }
+    return "";
+  }
+  static Json write(const std::vector<T>& value) {
+    if (value.empty()) return nullptr;
+    Json list = Json::array();
+    for (const T& entry : value) list.push_back(ParameterType<T>::write(entry));
+    return list;
+  }
+};
+
 /// Absent by default; null is the same as absent.
 template <class T>
 struct ParameterType<std::optional<T>> {
+  static constexpr Reference reference = reference_of<T>();
   static std::string name() { return ParameterType<T>::name(); }
   static Json schema(const Limits& limits) { return ParameterType<T>::schema(limits); }
   static std::string read(const Json& json, const Limits& limits, std::optional<T>& value) {
@@ -260,7 +398,8 @@ class Parameters {
     using Type = ParameterType<T>;
     const P defaults{};
     infos_.push_back({name, Type::name(), limits, std::move(help),
-                      limits.required ? Json(nullptr) : Type::write(defaults.*member), Type::schema(limits)});
+                      limits.required ? Json(nullptr) : Type::write(defaults.*member), Type::schema(limits),
+                      reference_of<T>()});
     readers_.push_back(
         [member, limits](const Json& json, P& parameters) { return Type::read(json, limits, parameters.*member); });
     return *this;

@@ -48,12 +48,12 @@ const std::vector<std::string>& distribution_names() {
 namespace {
 
 /// The next "${name}" of a text from `from` on: where it begins and the name; begin npos when there is none.
-struct Reference {
+struct VariableUse {
   std::size_t begin, end;
   std::string name;
 };
 
-Reference next_reference(const std::string& text, std::size_t from) {
+VariableUse next_use(const std::string& text, std::size_t from) {
   const std::size_t begin = text.find("${", from);
   const std::size_t close = begin == std::string::npos ? begin : text.find('}', begin);
   if (close == std::string::npos) return {close, close, ""};
@@ -75,7 +75,7 @@ Json substitute_variables(const Json& value, const Json& variables, const std::s
     const auto text = node.get<std::string>();
     std::string result;
     std::size_t end = 0;
-    for (Reference found = next_reference(text, 0); found.begin != std::string::npos; found = next_reference(text, end)) {
+    for (VariableUse found = next_use(text, 0); found.begin != std::string::npos; found = next_use(text, end)) {
       if (!variables.contains(found.name)) {
         faults.add(place, no_such_variable(found.name, variables));
         return node;

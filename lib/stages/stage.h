@@ -16,11 +16,12 @@ namespace volpipe {
 /// Which images of an item a stage acts on unless "on" says otherwise.
 enum class StageTargets : std::uint8_t { all, images, labels };
 
+/// One of the kinds that the planner knows: PointwiseStage, SeparableStage, GatherStage, MeasuringStage,
+/// RearrangingStage. What comes out for what goes in is known without voxels (but for MeasuringStage); asking throws
+/// Error(input | usage) when the stage cannot act on it.
 class Stage {
  public:
   virtual ~Stage() = default;
-  /// What comes out for what goes in, without voxels. Throws Error(input | usage) when the stage cannot act on it.
-  virtual VolumeInfo output(const VolumeInfo& input) const = 0;
 };
 
 struct StageDefinition {
@@ -28,7 +29,14 @@ struct StageDefinition {
   std::string family;   ///< "geometry", "intensity", "filters"
   std::string summary;  ///< one line of help
   StageTargets targets = StageTargets::images;
-  Json example;  ///< a spec entry that runs on any 3-D image, {"op": ..., ...}
+  Json example;  ///< a spec entry, {"op": ..., ...}: it runs on any 3-D image, unless `needs` says what else there must
+                 ///< be
+  struct Needs {
+    Json stages = Json::array();        ///< that come before the example
+    std::vector<std::string> images{};  ///< of the item, besides "image", on its grid
+    std::int64_t components = 1;        ///< of those, or of "image" when there are none
+  };
+  Needs needs{};
   std::vector<ParameterInfo> parameters{};
   /// Builds the stage from its spec entry; faults are placed at pointer/<parameter>. Null when there were faults.
   std::function<std::shared_ptr<const Stage>(const Json& entry, const std::string& pointer, Faults& faults)> make{};

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "volume/buffer.h"
@@ -29,6 +31,9 @@ struct VolumeInfo {
   std::size_t bytes() const { return std::size_t(value_count()) * size_of(dtype); }
   bool operator==(const VolumeInfo&) const = default;
 };
+
+/// The volumes of an item by image name.
+using ImageInfos = std::map<std::string, VolumeInfo>;
 
 /// A VolumeInfo and its voxels on one device: [component][z][y][x], x fastest.
 class Volume {

@@ -1,9 +1,9 @@
 """What is right, in double precision: SciPy where it is, the mathematics where SciPy 1.10 is not."""
 
 import numpy as np
-from scipy import ndimage
+from scipy import interpolate, ndimage
 
-ORDER = {"nearest": 0, "linear": 1, "bspline3": 3}
+ORDER = {"nearest": 0, "linear": 1, "bspline2": 2, "bspline3": 3, "bspline4": 4, "bspline5": 5}
 
 
 def resize_coordinates(size, target, align):
@@ -31,35 +31,37 @@ def reflect_index(i, size):
     return np.minimum(i, 2 * size - 1 - i)
 
 
-def reflect_spline_matrix(size, coordinates):
-    """Cubic spline through the samples of one axis, reflected at its edges, by solving for the coefficients."""
-    samples = np.arange(size)
-    system = np.zeros((size, size))
-    for offset, weight in ((-1, 1 / 6), (0, 2 / 3), (1, 1 / 6)):
-        np.add.at(system, (samples, reflect_index(samples + offset, size)), weight)
-    floor = np.floor(coordinates).astype(int)
-    t = coordinates - floor
-    weights = ((1 - t) ** 3 / 6, 2 / 3 - t**2 + t**3 / 2, 2 / 3 - (1 - t) ** 2 + (1 - t) ** 3 / 2, t**3 / 6)
-    evaluate = np.zeros((len(coordinates), size))
-    for tap, weight in enumerate(weights):
-        np.add.at(evaluate, (np.arange(len(coordinates)), reflect_index(floor - 1 + tap, size)), weight)
-    return evaluate @ np.linalg.inv(system)
+def reflect_basis(size, coordinates, order):
+    """What each coefficient of a reflected axis adds at each coordinate."""
+    basis = interpolate.BSpline.basis_element(np.arange(order + 2) - (order + 1) / 2, extrapolate=False)
+    matrix = np.zeros((len(coordinates), size))
+    nearest = np.floor(np.asarray(coordinates) + 0.5).astype(int)
+    for offset in range(-3, 4):
+        weight = np.nan_to_num(basis(coordinates - (nearest + offset)))
+        np.add.at(matrix, (np.arange(len(coordinates)), reflect_index(nearest + offset, size)), weight)
+    return matrix
+
+
+def reflect_spline_matrix(size, coordinates, order):
+    """Spline through the samples of one axis, reflected at its edges, by solving for the coefficients."""
+    return reflect_basis(size, coordinates, order) @ np.linalg.inv(reflect_basis(size, np.arange(size), order))
 
 
 def sample(array, axes, interpolation="linear", boundary="nearest", fill=0.0):
     """array at the grid of coordinates axes[0] x axes[1] x axes[2]."""
     array = np.asarray(array, float)
-    if interpolation == "bspline3" and boundary == "reflect":
+    order = ORDER[interpolation]
+    if order > 1 and boundary == "reflect":
         # SciPy < 1.18 starts the reflect prefilter with a value it has already changed (scipy issue 24550).
         for axis, coordinates in enumerate(axes):
             if array.shape[axis] > 1:
-                matrix = reflect_spline_matrix(array.shape[axis], coordinates)
+                matrix = reflect_spline_matrix(array.shape[axis], coordinates, order)
                 array = np.moveaxis(np.tensordot(matrix, array, (1, axis)), 0, axis)
             else:
                 array = np.repeat(array, len(coordinates), axis)
         return array
     grid = np.meshgrid(*axes, indexing="ij")
-    return ndimage.map_coordinates(array, grid, order=ORDER[interpolation], mode=boundary, cval=fill)
+    return ndimage.map_coordinates(array, grid, order=order, mode=boundary, cval=fill)
 
 
 def antialias(array, factors):

@@ -76,13 +76,14 @@ def random_image(shape, dtype="float32", seed=0, **geometry):
 
 
 def odd_images(dtypes=("float32", "int16", "uint8", "float64")):
-    """Odd sizes, anisotropic, oblique, left-handed, one voxel on an axis; the pixel types in turn."""
+    """Odd sizes, anisotropic, oblique, left-handed, one and two voxels on an axis; the pixel types in turn."""
     shapes = {
         "oblique": ((17, 13, 9), dict(spacing=(0.8, 1.3, 2.5), angles=(10, -20, 35), origin=(-30, 12, 55))),
         "lefthanded": ((8, 11, 6), dict(spacing=(1.5, 1.0, 2.0), orientation="LAS", origin=(90, -100, -70))),
         "permuted": ((5, 14, 7), dict(spacing=(2.2, 0.9, 1.1), orientation="PSR", angles=(3, 0, -4))),
         "slice": ((12, 10, 1), dict(spacing=(1, 1, 7), orientation="SPL")),
         "line": ((1, 9, 1), dict(spacing=(3, 0.5, 2))),
+        "pair": ((9, 2, 5), dict(spacing=(0.7, 4, 1.6), orientation="RPI")),
     }
     return {
         name: random_image(shape, dtypes[i % len(dtypes)], i, **geometry)

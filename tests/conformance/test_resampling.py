@@ -8,7 +8,8 @@ from scipy import ndimage
 import oracle
 from support import BOUNDARIES, affine, assert_affine, assert_close, data, image, odd_images, random_image, run
 
-INTERPOLATIONS = ("nearest", "linear", "bspline3")
+SPLINES = ("bspline2", "bspline3", "bspline4", "bspline5")
+INTERPOLATIONS = ("nearest", "linear", *SPLINES)
 # Ratios whose coordinates stay away from halves, where rounding decides the nearest voxel, and from the last sample.
 TARGET_SIZE = (11, 17, 4)
 SPACING = (1.13, 0.71, 1.9)
@@ -45,16 +46,18 @@ class Resize(unittest.TestCase):
     def test_is_scipy_zoom(self):
         source = random_image((9, 7, 5), "float64")
         for align, grid_mode in (("edges", True), ("centers", False)):
-            stage = {
-                "op": "resize",
-                "size": [18, 7, 8],
-                "align": align,
-                "interpolation": "bspline3",
-                "boundary": "mirror",
-                "antialias": False,
-            }
-            wanted = ndimage.zoom(data(source), (18 / 9, 1, 8 / 5), order=3, mode="mirror", grid_mode=grid_mode)
-            assert_close(data(run([stage], {"a": source})["a"]), wanted, align)
+            for spline in SPLINES:
+                stage = {
+                    "op": "resize",
+                    "size": [18, 7, 8],
+                    "align": align,
+                    "interpolation": spline,
+                    "boundary": "mirror",
+                    "antialias": False,
+                }
+                order = oracle.ORDER[spline]
+                wanted = ndimage.zoom(data(source), (18 / 9, 1, 8 / 5), order=order, mode="mirror", grid_mode=grid_mode)
+                assert_close(data(run([stage], {"a": source})["a"]), wanted, (align, spline))
 
     def test_edges_keep_the_field_of_view(self):
         images = odd_images()
@@ -140,7 +143,7 @@ class Resample(unittest.TestCase):
         target = (2.3, 5.1, 2.2)
         axes = [oracle.resample_axis(n, s, t, "extent") for n, s, t in zip(source.shape, (1, 1, 3), target)]
         smooth = oracle.antialias(data(source), (2.3, 5.1, 2.2 / 3))
-        for interpolation in ("linear", "bspline3"):
+        for interpolation in ("linear", "bspline3", "bspline4"):
             stage = {"op": "resample", "spacing": list(target), "interpolation": interpolation}
             assert_close(
                 data(run([stage], {"a": source})["a"]), oracle.sample(smooth, axes, interpolation), interpolation
@@ -159,6 +162,27 @@ class Resample(unittest.TestCase):
         for frame in range(3):
             axes = [oracle.resample_axis(n, 1, 0.7, "extent") for n in source.shape[:3]]
             assert_close(got[..., frame], oracle.sample(data(source)[..., frame], axes), frame)
+
+
+    def test_kernels_without_a_prefilter(self):
+        """Inside, where no boundary is felt; the middle of a volume that varies on one axis."""
+
+        def cubic(x):
+            inner, outer = 1.5 * x**3 - 2.5 * x**2 + 1, -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
+            return np.where(x < 1, inner, np.where(x < 2, outer, 0))
+
+        def lanczos(x):
+            return np.where(x < 3, np.sinc(x) * np.sinc(x / 3), 0)
+
+        source = random_image((31, 1, 1), "int16")
+        size = 50
+        axis = oracle.resize_coordinates(31, size, "edges")
+        for interpolation, kernel in (("cubic", cubic), ("lanczos3", lanczos)):
+            weights = kernel(np.abs(axis[:, None] - np.arange(31)))
+            wanted = (weights @ data(source).ravel().astype(float)) / weights.sum(axis=1)
+            stage = {"op": "resize", "size": [size, 1, 1], "interpolation": interpolation}
+            got = data(run([stage], {"a": source})["a"]).ravel()
+            assert_close(got[6:-6], wanted[6:-6], interpolation)
 
 
 class Labels(unittest.TestCase):

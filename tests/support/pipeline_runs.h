@@ -34,11 +34,54 @@ inline Pipeline pipeline_of(const std::string& stages, const std::string& more =
   return parse_pipeline(R"({"volpipe": 1, "stages": [)" + stages + "]" + more + "}", "test");
 }
 
+/// A spec that runs a stage's example, with what it needs.
+inline std::string example_spec(const StageDefinition& stage) {
+  Json spec = {{"volpipe", 1}, {"inputs", {{"image", Json::object()}}}};
+  for (const std::string& name : stage.needs.images) spec["inputs"][name] = {{"suffix", "_" + name}};
+  spec["stages"] = stage.needs.stages;
+  spec["stages"].push_back(stage.example);
+  return spec.dump();
+}
+
+inline Pipeline example_pipeline(const StageDefinition& stage) {
+  return parse_pipeline(example_spec(stage), "example");
+}
+
+/// What the images of example_pipeline(stage) look like when "image" is `info`.
+inline ImageInfos example_infos(const StageDefinition& stage, const VolumeInfo& info) {
+  ImageInfos infos{{"image", info}};
+  if (stage.needs.images.empty() && stage.needs.components > 1) infos.at("image").components = stage.needs.components;
+  for (const std::string& name : stage.needs.images) {
+    VolumeInfo more = info;
+    more.components = stage.needs.components;
+    if (more.components == 3) more.dtype = DataType::float32;
+    infos.emplace(name, more);
+  }
+  return infos;
+}
+
+inline Images random_images(DeviceContext& context, const ImageInfos& infos, unsigned seed) {
+  Images images;
+  for (const auto& [name, info] : infos) images.emplace(name, random_volume(context, info, seed++));
+  return images;
+}
+
 inline ImageInfos infos_of(const Images& images) {
   ImageInfos infos;
   for (const auto& [name, volume] : images) infos.emplace(name, volume.info());
   return infos;
 }
+
+/// Files that a test's pipeline names.
+class TestFiles final : public StageFiles {
+ public:
+  std::map<std::string, std::shared_ptr<const Volume>> volumes{};
+  std::map<std::string, std::string> texts{};
+  VolumeInfo info(const std::string& path) override { return volumes.at(path)->info(); }
+  std::shared_ptr<const Volume> volume(const std::string& path) override { return volumes.at(path); }
+  std::string bytes(const std::string& path) override { return texts.at(path); }
+  std::string resolved(const std::string& path) override { return path; }
+};
 
 struct PipelineResult {
   Images images;
@@ -46,10 +89,11 @@ struct PipelineResult {
   Plan plan;
 };
 
-inline PipelineResult run_pipeline(DeviceContext& context, const Pipeline& pipeline, Images images) {
+inline PipelineResult run_pipeline(DeviceContext& context, const Pipeline& pipeline, Images images,
+                                   const ItemKey& key = {}, TestFiles files = {}) {
   PipelineResult result;
-  result.plan = make_plan(pipeline, infos_of(images), {});
-  result.images = compute_item(context, pipeline, result.plan, std::move(images), result.record);
+  result.plan = make_plan(pipeline, infos_of(images), key, &files);
+  result.images = compute_item(context, pipeline, result.plan, key, files, std::move(images), result.record);
   return result;
 }
 

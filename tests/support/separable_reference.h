@@ -11,8 +11,10 @@
 
 #include "device/context.h"
 #include "stages/geometry/grid_maps.h"
+#include "stages/gather/gather_stage.h"
 #include "stages/registry.h"
 #include "stages/separable/separable.h"
+#include "volume/error.h"
 
 namespace volpipe::testing {
 
@@ -85,17 +87,31 @@ inline std::vector<double> reference(const Volume& input, const GridMap& map, do
   return result;
 }
 
-/// The separable stage of a spec entry; fails loudly on a fault.
-inline std::shared_ptr<const SeparableStage> stage_of(const Json& entry) {
-  const StageDefinition* definition = find_stage(entry.at("op").get<std::string>());
-  if (!definition) throw std::runtime_error("no such stage: " + entry.dump());
+/// The map of a geometric stage by itself on one image.
+inline SpatialMap spatial_map_of(const Json& entry, const VolumeInfo& input, bool double_precision = false) {
+  class Files final : public StageFiles {
+    VolumeInfo info(const std::string&) override { return {}; }
+    std::shared_ptr<const Volume> volume(const std::string&) override { return nullptr; }
+    std::string bytes(const std::string&) override { return ""; }
+    std::string resolved(const std::string& path) override { return path; }
+  } files;
   Faults faults;
-  auto stage = definition->make(entry, "/stages/0", faults);
-  if (!stage) throw std::runtime_error(entry.dump() + ": " + faults.list().front().message);
-  return std::dynamic_pointer_cast<const SeparableStage>(stage);
+  const auto stage = find_stage(entry.at("op").get<std::string>())->make(entry, "/stages/0", faults);
+  if (!stage) throw Error(ErrorCode::usage, faults.list().front().message);
+  if (const auto separable = std::dynamic_pointer_cast<const SeparableStage>(stage)) return {separable->map(input)};
+  const ImageInfos images{{"image", input}};
+  return std::dynamic_pointer_cast<const GatherStage>(stage)->map(
+      input, {.images = images,
+              .frame = input,
+              .frame_as_read = input.geometry,
+              .applied = {},
+              .files = files,
+              .double_precision = double_precision});
 }
 
-inline GridMap map_of(const char* entry, const VolumeInfo& input) { return stage_of(Json::parse(entry))->map(input); }
+inline GridMap map_of(const char* entry, const VolumeInfo& input) {
+  return std::get<GridMap>(spatial_map_of(Json::parse(entry), input).form);
+}
 
 inline double fill_of(const GridMap& map) { return map.fill.minimum ? 0.0 : map.fill.value; }
 
@@ -149,6 +165,10 @@ inline const std::vector<const char*>& separable_cases() {
       R"({"op":"resize","scale":1.3,"interpolation":"bspline3","boundary":"grid-wrap"})",
       R"({"op":"resize","scale":1.3,"interpolation":"bspline3","boundary":"wrap","align":"centers"})",
       R"({"op":"resize","scale":1.3,"interpolation":"bspline3","boundary":"grid-constant","fill":50})",
+      R"({"op":"resize","scale":1.3,"interpolation":"bspline2","boundary":"reflect"})",
+      R"({"op":"resize","scale":1.3,"interpolation":"bspline5","boundary":"nearest"})",
+      R"({"op":"resize","scale":1.3,"interpolation":"cubic","boundary":"mirror"})",
+      R"({"op":"resize","scale":0.8,"interpolation":"lanczos3","antialias":false})",
       R"({"op":"resample","spacing":[2.7,0.6,1.9],"interpolation":"bspline3"})",
       R"({"op":"resample","spacing":[null,null,0.4],"interpolation":"bspline3"})",
       R"({"op":"resample","spacing":[6,5,4]})",

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "stages/separable/sampling.h"
 
 namespace volpipe {
@@ -37,10 +39,43 @@ TEST(Correlation, SurvivesACrop) {
   EXPECT_EQ(found->source, (std::vector<std::int32_t>{4, 5, 6, 7, 8, 9}));
 }
 
+TEST(Correlation, TakesThePrefilterOfEveryBoundary) {
+  for (const Boundary boundary : {Boundary::constant, Boundary::grid_constant, Boundary::nearest, Boundary::mirror,
+                                  Boundary::reflect, Boundary::wrap, Boundary::grid_wrap})
+    for (const std::int64_t size : {27, 28, 64, 513}) {
+      const std::int64_t pad = spline_pad(Interpolation::bspline3, boundary);
+      const AxisMatrix matrix = prefilter_axis(size, Interpolation::bspline3, boundary, pad);
+      const auto found = as_correlation(matrix);
+      ASSERT_TRUE(found) << int(boundary) << " of " << size;
+      EXPECT_EQ(found->weights.size(), 27u);
+      EXPECT_EQ(found->offset, -13 - pad);
+      for (std::int64_t j = 0; j < matrix.output_size(); ++j) {
+        std::vector<double> difference(std::size_t(size) + 1);
+        std::vector<bool> touched(difference.size());
+        for (std::size_t t = 0; t < 27; ++t) {
+          const auto at = std::size_t(found->source[std::size_t(j) + t] + 1);
+          difference[at] += double(found->weights[t]);
+          touched[at] = true;
+        }
+        EXPECT_EQ(touched[0], matrix.fill_weights()[std::size_t(j)] != 0);
+        difference[0] -= matrix.fill_weights()[std::size_t(j)];
+        std::ptrdiff_t voxels = 0;
+        for (const auto& tap : matrix.row(j)) {
+          difference[std::size_t(tap.index) + 1] -= tap.weight;
+          EXPECT_TRUE(touched[std::size_t(tap.index) + 1]);
+          ++voxels;
+        }
+        EXPECT_EQ(std::count(touched.begin() + 1, touched.end(), true), voxels);
+        for (const double d : difference) EXPECT_NEAR(d, 0, 2e-7);
+      }
+    }
+}
+
 TEST(Correlation, RefusesOtherMatrices) {
   EXPECT_FALSE(as_correlation(AxisMatrix::lattice(3, {-1, -1, -1})));
   EXPECT_FALSE(as_correlation(AxisMatrix::lattice(5, {4, 3, 2, 1, 0})));
-  EXPECT_FALSE(as_correlation(correlate_axis(9, std::vector<double>{-1, 3, -1}, Boundary::nearest)));
+  EXPECT_FALSE(as_correlation(correlate_axis(9, std::vector<double>{-1, 3, 1}, Boundary::mirror)));
+  EXPECT_FALSE(as_correlation(correlate_axis(9, std::vector<double>{-2, 2, 3}, Boundary::reflect)));
   EXPECT_FALSE(as_correlation(correlate_axis(9, std::vector<double>{1, 0, 1}, Boundary::nearest)));
   const std::vector<double> halves{0.5, 1.5, 2.5, 3.5};
   EXPECT_FALSE(as_correlation(sample_axis(9, halves, Interpolation::bspline3, Boundary::mirror)));

@@ -28,7 +28,7 @@ TEST(Plan, FusesPointwiseRunsAndMapsOfTheGrid) {
   ASSERT_EQ(plan.groups.size(), 3u);
   EXPECT_THAT(plan.groups[0].stages, testing::ElementsAre(0, 1, 2));
   EXPECT_THAT(plan.groups[1].stages, testing::ElementsAre(3, 4));
-  EXPECT_THAT(plan.groups[1].ended_by, HasSubstr("grid follows"));
+  EXPECT_THAT(plan.groups[1].ended_by, HasSubstr("a geometric stage follows"));
   EXPECT_EQ(plan.outputs.at("image").geometry.size(), (Index3{3, 3, 3}));
 }
 
@@ -167,6 +167,12 @@ TEST(Execute, KeepsLabelsExactAbove2To24) {
   EXPECT_TRUE(same_grid(result.images.at("image").geometry(), result.images.at("label").geometry(), 0));
   for (double value : values_of(result.images.at("label")))
     EXPECT_TRUE(value == 0 || (value >= 16777217 && std::int64_t(value) % 2 == 1)) << value;
+}
+
+TEST(Plan, EveryExampleFitsAnyImage) {
+  for (const StageDefinition& definition : stages())
+    for (const VolumeInfo& info : {info_of({1, 1, 1}), info_of({33, 17, 3}, DataType::uint8, 3)})
+      EXPECT_NO_THROW(make_plan(example_pipeline(definition), example_infos(definition, info), {})) << definition.op;
 }
 
 }  // namespace

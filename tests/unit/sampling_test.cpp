@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "volume/error.h"
 
@@ -40,28 +42,100 @@ void expect_near(const std::vector<double>& actual, const std::vector<double>& e
   for (std::size_t i = 0; i < actual.size(); ++i) EXPECT_NEAR(actual[i], expected[i], tolerance) << "at " << i;
 }
 
-/// Coefficients of the interpolating cubic B-spline whose coefficients extend by `boundary`: (c[i-1] + 4c[i] + c[i+1])
-/// / 6 = x[i].
-std::vector<double> solved_coefficients(std::vector<double> x, Boundary boundary) {
+const std::vector<Interpolation> kSplines{Interpolation::bspline2, Interpolation::bspline3, Interpolation::bspline4,
+                                          Interpolation::bspline5};
+const std::vector<Interpolation> kInterpolations{
+    Interpolation::nearest,  Interpolation::linear,   Interpolation::cubic,    Interpolation::bspline2,
+    Interpolation::bspline3, Interpolation::bspline4, Interpolation::bspline5, Interpolation::lanczos3};
+
+bool is_flat(Boundary boundary) { return boundary == Boundary::nearest || boundary == Boundary::grid_constant; }
+
+/// How the samples extend where values between them are found.
+Boundary extension(Boundary boundary) {
+  return boundary == Boundary::constant || boundary == Boundary::wrap ? Boundary::mirror : boundary;
+}
+
+double extended(const std::vector<double>& x, std::int64_t i, Boundary boundary, double fill) {
+  const std::int64_t at = fold_index(i, std::int64_t(x.size()), extension(boundary));
+  return at < 0 ? fill : x[std::size_t(at)];
+}
+
+double bspline(int order, double x) {
+  if (order == 0) return x >= -0.5 && x < 0.5 ? 1 : 0;
+  const double half = (order + 1) / 2.0;
+  return ((half + x) * bspline(order - 1, x + 0.5) + (half - x) * bspline(order - 1, x - 0.5)) / order;
+}
+
+double cubic(double x) {
+  x = std::abs(x);
+  return x >= 2 ? 0 : x < 1 ? 1.5 * x * x * x - 2.5 * x * x + 1 : -0.5 * x * x * x + 2.5 * x * x - 4 * x + 2;
+}
+
+double lanczos(double x) {
+  if (x == 0 || std::abs(x) >= 3) return x == 0 ? 1 : 0;
+  const double u = std::acos(-1.0) * x;
+  return 3 * std::sin(u) * std::sin(u / 3) / (u * u);
+}
+
+std::vector<double> solved(std::vector<std::vector<double>> a, std::vector<double> x) {
   const std::size_t n = x.size();
-  std::vector<std::vector<double>> a(n, std::vector<double>(n));
-  for (std::size_t i = 0; i < n; ++i)
-    for (int d = -1; d <= 1; ++d)
-      a[i][std::size_t(fold_index(std::int64_t(i) + d, std::int64_t(n), boundary))] += (d == 0 ? 4 : 1) / 6.0;
   for (std::size_t p = 0; p < n; ++p)
     for (std::size_t i = 0; i < n; ++i) {
       if (i == p) continue;
       const double factor = a[i][p] / a[p][p];
-      for (std::size_t j = 0; j < n; ++j) a[i][j] -= factor * a[p][j];
+      for (std::size_t j = p; j < n; ++j) a[i][j] -= factor * a[p][j];
       x[i] -= factor * x[p];
     }
   for (std::size_t i = 0; i < n; ++i) x[i] /= a[i][i];
   return x;
 }
 
-double cubic_bspline(double t) {
-  t = std::abs(t);
-  return t >= 2 ? 0 : t < 1 ? (4 - 6 * t * t + 3 * t * t * t) / 6 : (2 - t) * (2 - t) * (2 - t) / 6;
+/// The interpolating spline by solving for coefficients that extend as the samples do: sum_i b(t - i) c[i] = x[t]. Flat
+/// extensions are 60 voxels long, beyond which nothing is felt inside.
+struct DenseSpline {
+  int order;
+  Boundary folding;
+  std::int64_t pad;
+  std::vector<double> coefficients;
+
+  DenseSpline(const std::vector<double>& x, int order_, Boundary boundary, double fill)
+      : order(order_),
+        folding(is_flat(boundary) ? Boundary::mirror : extension(boundary)),
+        pad(is_flat(boundary) ? 60 : 0) {
+    const std::int64_t n = std::int64_t(x.size()) + 2 * pad;
+    std::vector<double> samples;
+    std::vector<std::vector<double>> a(static_cast<std::size_t>(n), std::vector<double>(static_cast<std::size_t>(n)));
+    for (std::int64_t i = 0; i < n; ++i) {
+      samples.push_back(extended(x, i - pad, boundary, fill));
+      for (int d = -2; d <= 2; ++d) a[std::size_t(i)][std::size_t(fold_index(i + d, n, folding))] += bspline(order, d);
+    }
+    coefficients = solved(std::move(a), std::move(samples));
+  }
+
+  double coefficient(std::int64_t i) const {
+    return coefficients[std::size_t(fold_index(i + pad, std::int64_t(coefficients.size()), folding))];
+  }
+  double at(double t) const {
+    double sum = 0;
+    for (std::int64_t i = std::int64_t(std::floor(t)) - 3; i <= std::int64_t(std::floor(t)) + 4; ++i)
+      sum += coefficient(i) * bspline(order, t - double(i));
+    return sum;
+  }
+};
+
+std::vector<double> rough_values(std::int64_t n) {
+  std::vector<double> x;
+  for (std::int64_t i = 0; i < n; ++i) x.push_back(std::sin(1.7 * double(i * i) + 1));
+  return x;
+}
+
+/// Coordinates a few voxels beyond the axis; on it where what lies outside is another rule's.
+std::vector<double> coordinates_around(std::int64_t n, Boundary boundary) {
+  std::vector<double> at;
+  const bool inside = boundary == Boundary::constant || boundary == Boundary::wrap;
+  for (double t = -3.3; t < double(n) + 3; t += 0.37)
+    if (!inside || (t >= 0 && t <= double(n - 1))) at.push_back(t);
+  return at;
 }
 
 TEST(FoldIndex, DrawsThePicturesOfSciPy) {
@@ -87,7 +161,7 @@ TEST(SampleAxis, NearestTiesGoUp) {
 }
 
 TEST(SampleAxis, ConstantIsWholeAndGridConstantBlends) {
-  for (const Interpolation interpolation : {Interpolation::nearest, Interpolation::linear, Interpolation::bspline3})
+  for (const Interpolation interpolation : kInterpolations)
     EXPECT_EQ(sampled(ramp(5), {-0.0001, 4.0000001, 9}, interpolation, Boundary::constant, -7),
               (std::vector<double>{-7, -7, -7}));
   expect_near(sampled(ramp(5), {-0.25, 4.5, 6}, Interpolation::linear, Boundary::grid_constant, 10),
@@ -101,46 +175,66 @@ TEST(SampleAxis, WrapHasPeriodNMinusOne) {
             (std::vector<double>{1, 5, 3, 3}));
 }
 
-TEST(SampleAxis, SplineSolvesTheDenseSystem) {
-  for (const Boundary boundary : {Boundary::mirror, Boundary::reflect, Boundary::grid_wrap})
-    for (const std::int64_t n : {2, 3, 5, 17}) {
-      std::vector<double> x;
-      for (std::int64_t i = 0; i < n; ++i) x.push_back(std::sin(1.7 * double(i * i)) + double(i));
-      const std::vector<double> c = solved_coefficients(x, boundary);
-      std::vector<double> at, expected;
-      for (double t = -3.3; t < double(n) + 3; t += 0.37) {
-        double sum = 0;
-        for (std::int64_t i = std::int64_t(std::floor(t)) - 2; i <= std::int64_t(std::floor(t)) + 3; ++i)
-          sum += c[std::size_t(fold_index(i, n, boundary))] * cubic_bspline(t - double(i));
-        at.push_back(t);
-        expected.push_back(sum);
+TEST(SampleAxis, SplinesSolveTheDenseSystem) {
+  for (const Interpolation spline : kSplines)
+    for (const Boundary boundary : kBoundaries)
+      for (const std::int64_t n : {1, 2, 3, 5, 17}) {
+        SCOPED_TRACE(testing::Message() << "order " << spline_order(spline) << ", boundary " << int(boundary)
+                                        << ", size " << n);
+        const std::vector<double> x = rough_values(n), at = coordinates_around(n, boundary);
+        const DenseSpline dense(x, spline_order(spline), boundary, -1.5);
+        std::vector<double> expected;
+        for (const double t : at) expected.push_back(dense.at(t));
+        expect_near(applied(sample_axis(n, at, spline, boundary, 1e-15), x, -1.5), expected, 1e-13);
+        expect_near(sampled(x, at, spline, boundary, -1.5), expected, 2e-7);
       }
-      expect_near(applied(sample_axis(n, at, Interpolation::bspline3, boundary, 1e-15), x), expected,
-                  1e-12 * double(n));
-      expect_near(sampled(x, at, Interpolation::bspline3, boundary), expected, 2e-7 * double(n));
-    }
 }
 
-TEST(SampleAxis, SplineOfTheRampHasTheExactReflectCoefficients) {
-  // At voxel 0 of the coefficients 0.8, 2, 3.2: (c0 + 4 c0 + c1) / 6 = 1; between, the spline through them.
-  const auto spline = [](const std::vector<double>& c, double t) {
-    double sum = 0;
-    for (std::int64_t i = -3; i < 7; ++i)
-      sum += c[std::size_t(fold_index(i, std::int64_t(c.size()), Boundary::reflect))] * cubic_bspline(t - double(i));
-    return sum;
-  };
-  const AxisMatrix two =
-      sample_axis(2, std::vector<double>{0.3, -0.4, 1.2}, Interpolation::bspline3, Boundary::reflect, 1e-15);
-  expect_near(applied(two, {1, 2}), {spline({0.75, 2.25}, 0.3), spline({0.75, 2.25}, -0.4), spline({0.75, 2.25}, 1.2)},
-              1e-12);
-  const AxisMatrix three =
-      sample_axis(3, std::vector<double>{0.3, -0.4, 1.2}, Interpolation::bspline3, Boundary::reflect, 1e-15);
-  expect_near(applied(three, {1, 2, 3}),
-              {spline({0.8, 2, 3.2}, 0.3), spline({0.8, 2, 3.2}, -0.4), spline({0.8, 2, 3.2}, 1.2)}, 1e-12);
+TEST(SampleAxis, KernelsReachOverTheExtension) {
+  for (const auto& [interpolation, kernel] :
+       {std::pair{Interpolation::cubic, &cubic}, std::pair{Interpolation::lanczos3, &lanczos}})
+    for (const Boundary boundary : kBoundaries)
+      for (const std::int64_t n : {1, 2, 3, 5, 17}) {
+        const std::vector<double> x = rough_values(n), at = coordinates_around(n, boundary);
+        std::vector<double> expected;
+        for (const double t : at) {
+          const double c = boundary == Boundary::nearest ? std::clamp(t, 0.0, double(n - 1)) : t;
+          double sum = 0, weights = 0;
+          for (std::int64_t i = std::int64_t(std::floor(c)) - 3; i <= std::int64_t(std::floor(c)) + 4; ++i) {
+            sum += kernel(c - double(i)) * extended(x, i, boundary, -1.5);
+            weights += kernel(c - double(i));
+          }
+          expected.push_back(sum / weights);
+        }
+        expect_near(sampled(x, at, interpolation, boundary, -1.5), expected, 1e-13);
+      }
+}
+
+TEST(SampleAxis, ImpulsesAreSymmetric) {
+  std::vector<double> impulse(65);
+  impulse[32] = 1;
+  for (const Interpolation interpolation : kInterpolations) {
+    if (interpolation == Interpolation::nearest) continue;  // ties go up
+    for (double d = 0; d < 30; d += 0.173) {
+      const std::vector<double> pair = sampled(impulse, {32 - d, 32 + d}, interpolation, Boundary::mirror);
+      EXPECT_NEAR(pair[0], pair[1], 1e-13) << int(interpolation) << " at " << d;
+    }
+  }
+}
+
+TEST(SampleAxis, TheEndsAreOnTheAxis) {
+  for (const Interpolation interpolation : kInterpolations)
+    for (const Boundary boundary : kBoundaries)
+      EXPECT_EQ(sampled(ramp(5), {-9e-10, 4 + 9e-10}, interpolation, boundary, -7), (std::vector<double>{1, 5}))
+          << int(interpolation) << int(boundary);
+}
+
+TEST(SampleAxis, KnowsNoLabels) {
+  EXPECT_THROW(sample_axis(3, std::vector<double>{0.5}, Interpolation::label_linear, Boundary::nearest), Error);
 }
 
 TEST(SampleAxis, VoxelsAreTheirOwnSamples) {
-  for (const Interpolation interpolation : {Interpolation::nearest, Interpolation::linear, Interpolation::bspline3})
+  for (const Interpolation interpolation : kInterpolations)
     for (const Boundary boundary : kBoundaries)
       for (const std::int64_t n : {1, 2, 3, 17, 33}) {
         std::vector<double> at;
@@ -151,7 +245,7 @@ TEST(SampleAxis, VoxelsAreTheirOwnSamples) {
 }
 
 TEST(SampleAxis, ConstantsStayAndRampsStayInside) {
-  for (const Interpolation interpolation : {Interpolation::linear, Interpolation::bspline3})
+  for (const Interpolation interpolation : kInterpolations)
     for (const Boundary boundary : kBoundaries)
       for (const std::int64_t n : {1, 2, 3, 17, 33}) {
         std::vector<double> at;
@@ -164,13 +258,66 @@ TEST(SampleAxis, ConstantsStayAndRampsStayInside) {
     at.push_back(t);
     expected.push_back(t + 1);
   }
-  expect_near(sampled(ramp(64), at, Interpolation::bspline3, Boundary::nearest), expected, 1e-6);
+  for (const Interpolation interpolation : kInterpolations)
+    if (interpolation != Interpolation::nearest && interpolation != Interpolation::lanczos3)
+      expect_near(sampled(ramp(64), at, interpolation, Boundary::nearest), expected, 4e-6);
 }
 
-TEST(SampleAxis, SplineIsTwentySixTapsWide) {
+TEST(SampleAxis, SplinesAreNoWiderThanFloat32Needs) {
   std::vector<double> at;
   for (int j = 0; j < 384; ++j) at.push_back((j + 0.5) * 512 / 384 - 0.5);
-  EXPECT_EQ(sample_axis(512, at, Interpolation::bspline3, Boundary::nearest).taps(), 26);
+  std::vector<int> taps;
+  for (const Interpolation spline : kSplines) taps.push_back(sample_axis(512, at, spline, Boundary::nearest).taps());
+  EXPECT_EQ(taps, (std::vector<int>{20, 26, 34, 40}));
+}
+
+TEST(PrefilterAxis, SolvesTheDenseSystem) {
+  for (const Interpolation spline : kSplines)
+    for (const Boundary boundary : kBoundaries)
+      for (const std::int64_t n : {1, 2, 3, 5, 17})
+        for (const std::int64_t pad : {std::int64_t(0), std::int64_t(3), spline_pad(spline, boundary)}) {
+          SCOPED_TRACE(testing::Message() << "order " << spline_order(spline) << ", boundary " << int(boundary)
+                                          << ", size " << n << ", pad " << pad);
+          const std::vector<double> x = rough_values(n);
+          const DenseSpline dense(x, spline_order(spline), boundary, -1.5);
+          std::vector<double> expected;
+          for (std::int64_t j = 0; j < n + 2 * pad; ++j) expected.push_back(dense.coefficient(j - pad));
+          expect_near(applied(prefilter_axis(n, spline, boundary, pad, 1e-15), x, -1.5), expected, 1e-13);
+          expect_near(applied(prefilter_axis(n, spline, boundary, pad), x, -1.5), expected, 4e-7);
+        }
+}
+
+TEST(PrefilterAxis, HasSciPysCoefficients) {
+  const auto coefficients = [](std::int64_t n, Interpolation spline, Boundary boundary) {
+    return applied(prefilter_axis(n, spline, boundary, 0, 1e-15), ramp(n));
+  };
+  expect_near(coefficients(5, Interpolation::bspline3, Boundary::mirror), {3.0 / 7, 15.0 / 7, 3, 27.0 / 7, 39.0 / 7},
+              1e-14);
+  expect_near(coefficients(5, Interpolation::bspline3, Boundary::grid_wrap), {-0.81818, 2.45455, 3, 3.54545, 6.81818},
+              5e-6);
+  expect_near(coefficients(5, Interpolation::bspline5, Boundary::mirror), {-0.195739, 2.440746, 3, 3.559254, 6.195739},
+              5e-7);
+  // Reflect is the exact one, where SciPy before 1.18 starts with a value that it has changed (issue 24550).
+  expect_near(coefficients(2, Interpolation::bspline3, Boundary::reflect), {0.75, 2.25}, 1e-14);
+  expect_near(coefficients(3, Interpolation::bspline3, Boundary::reflect), {0.8, 2, 3.2}, 1e-14);
+  expect_near(coefficients(2, Interpolation::bspline5, Boundary::reflect), {0.5625, 2.4375}, 1e-14);
+  expect_near(coefficients(3, Interpolation::bspline5, Boundary::reflect), {0.681319, 2, 3.318681}, 5e-7);
+}
+
+TEST(PrefilterAxis, KeepsConstantsAndSingleVoxels) {
+  for (const Interpolation spline : kSplines)
+    for (const Boundary boundary : kBoundaries) {
+      const AxisMatrix matrix = prefilter_axis(17, spline, boundary, 12);
+      expect_near(applied(matrix, std::vector<double>(17, 3.0), 3), std::vector<double>(41, 3.0), 1e-14);
+      EXPECT_EQ(prefilter_axis(1, spline, boundary, 0).copies(), boundary != Boundary::grid_constant);
+    }
+}
+
+TEST(PrefilterAxis, SplinesOfFlatExtensionsNeedPlacesOutside) {
+  EXPECT_EQ(spline_pad(Interpolation::bspline2, Boundary::nearest), 12);
+  EXPECT_EQ(spline_pad(Interpolation::bspline5, Boundary::grid_constant), 12);
+  EXPECT_EQ(spline_pad(Interpolation::bspline3, Boundary::constant), 0);
+  EXPECT_EQ(spline_pad(Interpolation::cubic, Boundary::nearest), 0);
 }
 
 TEST(Gaussian, HasSciPysTaps) {
@@ -240,7 +387,7 @@ TEST(CorrelateAxis, RefusesTablesBeyondReason) {
 }
 
 TEST(SampleAxis, FarOutsideIsTheExtension) {
-  for (const Interpolation interpolation : {Interpolation::nearest, Interpolation::linear, Interpolation::bspline3})
+  for (const Interpolation interpolation : kInterpolations)
     for (const Boundary boundary : kBoundaries)
       for (const double c : {-1e300, -1e10, 1e10, 1e300}) {
         const double value =

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "pipeline/pipeline.h"
+#include "support/pipeline_runs.h"
 #include "spec/json_text.h"
 #include "spec/variables.h"
 
@@ -167,7 +168,7 @@ TEST(Registry, EveryStageIsDocumentedAndItsExampleRuns) {
     EXPECT_FALSE(stage.family.empty());
     EXPECT_EQ(stage.example.value("op", ""), stage.op);
     for (const ParameterInfo& info : stage.parameters) EXPECT_FALSE(info.help.empty()) << info.name;
-    EXPECT_THAT(faults_of(with_stages(stage.example.dump())), ElementsAre());
+    EXPECT_THAT(faults_of(testing_support::example_spec(stage)), ElementsAre());
   }
 }
 

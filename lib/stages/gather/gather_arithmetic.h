@@ -126,16 +126,14 @@ struct AxisView {
 
 VOLPIPE_HD inline std::int64_t nearest_index(double c) { return std::int64_t(std::floor(c + (0.5 + kSnap))); }
 
-/// Splits c at its lower voxel; what is within kSnap of a voxel is that voxel.
-VOLPIPE_HD inline double split(double c, std::int64_t& lower) {
-  double floor_c = std::floor(c), t = c - floor_c;
-  if (t < kSnap) t = 0;
-  if (t > 1 - kSnap) {
-    t = 0;
-    floor_c += 1;
-  }
-  lower = std::int64_t(floor_c);
-  return t;
+/// Splits c at its lower voxel; what is within kSnap of a voxel is that voxel. `lower` may be a double: loops over many
+/// coordinates stay in one type.
+template <class Index>
+VOLPIPE_HD inline double split(double c, Index& lower) {
+  const double floor_c = std::floor(c), t = c - floor_c;
+  const bool at_upper = t > 1 - kSnap;
+  lower = Index(at_upper ? floor_c + 1 : floor_c);
+  return t < kSnap || at_upper ? 0 : t;
 }
 
 /// (1 - t) a + t b; t = 0 does not look at b.
@@ -164,23 +162,36 @@ VOLPIPE_HD constexpr int tap_count(Interpolation interpolation) {
   }
 }
 
-/// Where the taps lie whose weights are tap_weights(interpolation, t): t in [-1/2, 1/2) around the middle tap for an odd
-/// number of taps, in [0, 1) beyond the lower of the two middle taps for an even one.
-VOLPIPE_HD inline double first_tap(Interpolation interpolation, double c, std::int64_t& first) {
-  std::int64_t lower;
-  double t;
-  if (tap_count(interpolation) % 2) {
-    lower = std::int64_t(std::floor(c + 0.5));
-    t = c - double(lower);
-  } else {
-    t = split(c, lower);
-  }
-  first = lower - (tap_count(interpolation) - 1) / 2;
+/// Where the taps lie whose weights are tap_weights(interpolation, t): t in [-1/2, 1/2) around the middle tap for an
+/// odd number of taps, in [0, 1) beyond the lower of the two middle taps for an even one.
+template <class Index>
+VOLPIPE_HD inline double first_tap(Interpolation interpolation, double c, Index& first) {
+  double lower = std::floor(c + 0.5), t = c - lower;
+  if (tap_count(interpolation) % 2 == 0) t = split(c, lower);
+  first = Index(lower - (tap_count(interpolation) - 1) / 2);
   return t;
 }
 
-/// Weights of the taps (linear has its own path). Sources: Unser 1999 for the B-splines, Keys 1981 (a = -1/2) for cubic,
-/// Duchon 1979 for Lanczos.
+/// sin(pi x / 3) / (pi / 3) for x in [0, 1].
+template <class A>
+VOLPIPE_HD inline A lanczos_sine(A x) {
+  const A z = A(-1.09662271123215096) * x * x;  // -(pi x / 3)^2
+  A sum = A(1.0 / 39916800);                    // 1 / 11!
+  if constexpr (sizeof(A) == 8) {
+    sum = A(1.0 / 355687428096000);
+    sum = std::fma(sum, z, A(1.0 / 1307674368000));
+    sum = std::fma(sum, z, A(1.0 / 6227020800));
+    sum = std::fma(sum, z, A(1.0 / 39916800));
+  }
+  sum = std::fma(sum, z, A(1.0 / 362880));
+  sum = std::fma(sum, z, A(1.0 / 5040));
+  sum = std::fma(sum, z, A(1.0 / 120));
+  sum = std::fma(sum, z, A(1.0 / 6));
+  return std::fma(sum, z, A(1)) * x;
+}
+
+/// Weights of the taps (linear has its own path). Sources: Unser 1999 for the B-splines, Keys 1981 (a = -1/2) for
+/// cubic, Duchon 1979 for Lanczos.
 template <class A>
 VOLPIPE_HD inline void tap_weights(Interpolation interpolation, A t, A* w) {
   const A u = 1 - t;
@@ -232,23 +243,20 @@ VOLPIPE_HD inline void tap_weights(Interpolation interpolation, A t, A* w) {
       return;
     }
     default: {  // lanczos3: sinc(x) sinc(x / 3) but for factors that the normalisation removes
-      if (t == 0) {
-        for (int tap = 0; tap < 6; ++tap) w[tap] = tap == 2 ? 1 : 0;
-        return;
-      }
-      // (-1)^tap sin(pi / 3 (t + 2 - tap)), the sine of a sum
-      const A angle = A(1.04719755119659774615) * t;
-      const A s = std::sin(angle), c = A(0.86602540378443864676) * std::cos(angle);
-      const A sines[6] = {std::fma(A(-0.5), s, c), -std::fma(A(0.5), s, c), s,
-                          std::fma(A(-0.5), s, c), -std::fma(A(0.5), s, c), s};
-      A sum = 0;
+      // (-1)^tap sin(pi / 3 (t + 2 - tap)), folded into the first sixth of a turn
+      const A low = lanczos_sine(t), high = lanczos_sine(u), both = low + high;
+      const A sines[6] = {high, -both, low, high, -both, low};
+      A sum = 0, ratios[6];
       for (int tap = 0; tap < 6; ++tap) {
         const A x = t - A(tap - 2);
-        w[tap] = sines[tap] / (x * x);
-        sum += w[tap];
+        ratios[tap] = sines[tap] / (x * x);
+        sum += ratios[tap];
       }
       const A scale = 1 / sum;
-      for (int tap = 0; tap < 6; ++tap) w[tap] *= scale;
+      for (int tap = 0; tap < 6; ++tap) {
+        const bool at_tap = tap == 2 ? t == 0 : tap == 3 && t == 1;  // float rounds t to 1
+        w[tap] = t == 0 || t == 1 ? A(at_tap) : ratios[tap] * scale;
+      }
     }
   }
 }
@@ -298,8 +306,8 @@ VOLPIPE_HD inline void linear_vector(const FieldView<V>& field, const Point& p, 
   }
 }
 
-/// One axis of a cubic B-spline field: the first of four coefficients and their weights. False outside [1, size - 2], and
-/// where there are not four.
+/// One axis of a cubic B-spline field: the first of four coefficients and their weights. False outside [1, size - 2],
+/// and where there are not four.
 template <class V>
 VOLPIPE_HD inline bool spline_taps(double c, std::int64_t size, std::int64_t& first, V (&w)[4]) {
   const double last = double(size - 2);

@@ -24,6 +24,9 @@ struct VectorField {
   /// Host volume of `size`, components x, y, z, float32 or float64; null: the item's image `image`, wherever it is.
   std::shared_ptr<const Volume> vectors{};
   std::string image{};
+  /// The vectors are a velocity; the displacement is its exponential, by scaling and squaring (Arsigny et al. 2006), of
+  /// `linear` times the vectors in the space of the step.
+  bool exponential = false;
 };
 
 /// One step of a map: p becomes p + v, v being `linear` * (the field's vector at index to_grid(p)).

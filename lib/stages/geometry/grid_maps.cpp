@@ -22,37 +22,18 @@ bool holds_fill(DataType type, double fill) {
   return fill == std::floor(fill) && fill >= range.lowest && fill <= range.highest;
 }
 
-/// Throws Error(usage) when voxels become a fill value that the pixel type cannot hold.
-void check_fill(const GridMap& map) {
-  const DataType type = map.output.dtype;
-  if (!map.uses_fill() || map.fill.minimum || holds_fill(type, map.fill.value)) return;
-  char words[160];
-  std::snprintf(words, sizeof words,
-                "'fill' %.10g is no value of %s voxels: choose one that is, or cast the image first", map.fill.value,
-                std::string(to_string(type)).c_str());
-  throw Error(ErrorCode::usage, words);
-}
-
 std::string in_words(double voxels) {
   char words[32];
   std::snprintf(words, sizeof words, voxels < 1e12 ? "%.0f" : "%.3g", voxels);
   return words;
 }
 
-Interpolation interpolation_for(const VolumeInfo& input, const SamplingParams& params) {
-  if (input.kind == ImageKind::label) return Interpolation::nearest;  // anything else would mix label values
-  return params.interpolation.value_or(Interpolation::linear);
-}
-
-bool antialiases(const VolumeInfo& input, const SamplingParams& params, Interpolation interpolation) {
-  return input.kind != ImageKind::label && params.antialias.value_or(interpolation != Interpolation::nearest);
-}
-
 AxisMatrix sampled(std::int64_t size, const AxisSamples& samples, Interpolation interpolation, Boundary boundary,
-                   bool antialias) {
-  AxisMatrix sampling = sample_axis(size, samples.coordinates, interpolation, boundary);
-  if (!antialias || samples.scale <= 1) return sampling;
-  auto smoothed = AxisMatrix::compose(sampling, antialias_axis(size, samples.scale));
+                   bool antialias, double tolerance) {
+  AxisMatrix sampling = sample_axis(size, samples.coordinates, interpolation, boundary, tolerance);
+  const double factor = std::abs(samples.scale);
+  if (!antialias || factor <= 1) return sampling;
+  auto smoothed = AxisMatrix::compose(sampling, antialias_axis(size, factor));
   if (!smoothed)
     throw Error(ErrorCode::unsupported,
                 "anti-aliasing cannot be combined with this boundary: set \"antialias\": false");
@@ -61,7 +42,8 @@ AxisMatrix sampled(std::int64_t size, const AxisSamples& samples, Interpolation 
 
 }  // namespace
 
-AxisRule reversed_axis(std::int64_t size) {
+AxisRule whole_axis(std::int64_t size, bool reversed) {
+  if (!reversed) return {AxisMatrix::identity(size)};
   std::vector<std::int64_t> source;
   for (std::int64_t j = 0; j < size; ++j) source.push_back(size - 1 - j);
   return {AxisMatrix::lattice(size, source), -1, double(size - 1)};
@@ -80,20 +62,44 @@ GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis,
     map.matrices[axis] = std::move(rules[axis].matrix);
   }
   map.output.geometry = input.geometry.remapped(size, target_to_source);
+  map.target_to_source = target_to_source;
   return map;
 }
 
-GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, Boundary boundary, Fill fill) {
+void move_in_world(GridMap& map, const VolumeInfo& input) {
+  map.moves_world = true;
+  const Geometry& from = input.geometry;
+  if (map.source_axis == kSameAxes) {
+    map.output.geometry = from;
+    return;
+  }
+  const Vec3 spacing = from.spacing();
+  Affine to = from.index_to_world();
+  Index3 size;
+  Vec3 middle, source_middle;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const auto source = std::size_t(map.source_axis[axis]);
+    size[axis] = from.size()[source];
+    middle[axis] = double(size[axis] - 1) / 2;
+    source_middle[axis] = double(from.size()[axis] - 1) / 2;
+    for (int row = 0; row < 3; ++row) to.linear[row][axis] *= spacing[source] / spacing[axis];
+  }
+  to.offset = from.to_world(source_middle) - to.linear * middle;
+  map.output.geometry = Geometry(size, to);
+}
+
+GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, const PaddingParams& padding) {
   check_grid_size(input, {double(size[0]), double(size[1]), double(size[2])});
   std::array<AxisRule, 3> rules;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const std::int64_t source_size = input.geometry.size()[axis];
     std::vector<std::int64_t> source;
-    for (std::int64_t j = 0; j < size[axis]; ++j) source.push_back(fold_index(start[axis] + j, source_size, boundary));
+    for (std::int64_t j = 0; j < size[axis]; ++j)
+      source.push_back(fold_index(start[axis] + j, source_size, padding.boundary));
     rules[axis] = {AxisMatrix::lattice(source_size, source), 1, double(start[axis])};
   }
-  GridMap map = grid_map(input, kSameAxes, std::move(rules), fill);
-  check_fill(map);
+  GridMap map = grid_map(input, kSameAxes, std::move(rules), padding.fill);
+  if (map.uses_fill()) check_fill(map.output, Boundary::constant, padding.fill);
   return map;
 }
 
@@ -118,14 +124,14 @@ void check_grid_size(const VolumeInfo& input, const Vec3& size) {
 
 double round_half_up(double voxels) { return std::max(1.0, std::floor(voxels + 0.5 + 1e-3)); }
 
-GridMap fit_map(const VolumeInfo& input, const Index3& size, Alignment align, Boundary boundary, Fill fill) {
+GridMap fit_map(const VolumeInfo& input, const Index3& size, const FitParams& params) {
   Index3 start{};
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const std::int64_t n = input.geometry.size()[axis];
-    if (align == Alignment::center) start[axis] = n / 2 - size[axis] / 2;
-    if (align == Alignment::end) start[axis] = n - size[axis];
+    if (params.align == Alignment::center) start[axis] = n / 2 - size[axis] / 2;
+    if (params.align == Alignment::end) start[axis] = n - size[axis];
   }
-  return window_map(input, start, size, boundary, fill);
+  return window_map(input, start, size, params);
 }
 
 std::string size_in_words(const Index3& size) {
@@ -142,20 +148,52 @@ AxisSamples regular_samples(std::int64_t size, double scale, double offset) {
   return samples;
 }
 
-GridMap sampling_map(const VolumeInfo& input, const std::array<AxisSamples, 3>& axes, const SamplingParams& params) {
+Interpolation interpolation_for(const VolumeInfo& input, const SamplingParams& params) {
+  const bool by_label = params.interpolation == Interpolation::label_linear;
+  if (input.kind == ImageKind::label)  // anything else would mix label values
+    return by_label ? Interpolation::label_linear : Interpolation::nearest;
+  if (by_label)
+    throw Error(ErrorCode::usage,
+                "'interpolation' label_linear is for labels, and this is an image: choose another, or "
+                "say in the spec that its kind is label");
+  return params.interpolation.value_or(Interpolation::linear);
+}
+
+bool antialiases(const VolumeInfo& input, const SamplingParams& params) {
   const Interpolation interpolation = interpolation_for(input, params);
-  const bool antialias = antialiases(input, params, interpolation);
+  if (interpolation == Interpolation::label_linear) return params.antialias.value_or(false);
+  return input.kind != ImageKind::label && params.antialias.value_or(interpolation != Interpolation::nearest);
+}
+
+void check_fill(const VolumeInfo& output, Boundary boundary, const Fill& fill) {
+  const bool used = boundary == Boundary::constant || boundary == Boundary::grid_constant;
+  if (!used || fill.minimum || holds_fill(output.dtype, fill.value)) return;
+  char words[160];
+  std::snprintf(words, sizeof words,
+                "'fill' %.10g is no value of %s voxels: choose one that is, or cast the image first", fill.value,
+                std::string(to_string(output.dtype)).c_str());
+  throw Error(ErrorCode::usage, words);
+}
+
+GridMap sampling_map(const VolumeInfo& input, const std::array<int, 3>& source_axis,
+                     const std::array<AxisSamples, 3>& axes, const SamplingParams& params, double tolerance) {
+  const Interpolation interpolation =
+      input.kind == ImageKind::label ? Interpolation::nearest : interpolation_for(input, params);
+  const bool antialias = input.kind != ImageKind::label && antialiases(input, params);
   std::array<AxisRule, 3> rules;
-  bool smooths = false;
+  bool smooths = false, reduces = false;
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    rules[axis] = {sampled(input.geometry.size()[axis], axes[axis], interpolation, params.boundary, antialias),
-                   axes[axis].scale, axes[axis].offset};
+    const std::int64_t size = input.geometry.size()[std::size_t(source_axis[axis])];
+    rules[axis] = {sampled(size, axes[axis], interpolation, params.boundary, antialias, tolerance), axes[axis].scale,
+                   axes[axis].offset};
     smooths = smooths || !rules[axis].matrix.copies();
+    reduces = reduces || std::abs(axes[axis].scale) > 1;
   }
-  GridMap map = grid_map(input, kSameAxes, std::move(rules), params.fill);
+  GridMap map = grid_map(input, source_axis, std::move(rules), params.fill);
   map.computes = interpolation != Interpolation::nearest || smooths;
+  if (!(antialias && reduces)) map.sampling = GridSampling{interpolation, params.boundary};
   if (map.computes) map.output.dtype = DataType::float32;
-  check_fill(map);
+  if (map.uses_fill()) check_fill(map.output, Boundary::constant, params.fill);
   return map;
 }
 

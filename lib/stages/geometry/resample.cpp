@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "stages/geometry/grid_maps.h"
+#include "stages/geometry/spatial_maps.h"
 
 namespace volpipe {
 
@@ -17,7 +17,7 @@ struct EnumNames<Grid> {
 
 namespace {
 
-class Resample final : public SeparableStage {
+class Resample final : public GatherStage {
  public:
   struct Params : SamplingParams {
     PerAxis<std::optional<double>> spacing{};
@@ -26,7 +26,7 @@ class Resample final : public SeparableStage {
 
   explicit Resample(Params params) : params_(std::move(params)) {}
 
-  GridMap map(const VolumeInfo& input) const override {
+  SpatialMap map(const VolumeInfo& input, const StageContext& context) const override {
     const Vec3 spacing = input.geometry.spacing();
     const Index3& n = input.geometry.size();
     Vec3 scale, size;
@@ -42,7 +42,7 @@ class Resample final : public SeparableStage {
     for (std::size_t axis = 0; axis < 3; ++axis)
       axes[axis] = regular_samples(std::int64_t(size[axis]), scale[axis],
                                    params_.grid == Grid::extent ? (scale[axis] - 1) / 2 : 0.0);
-    return sampling_map(input, axes, params_);
+    return sample_axes(input, axes, params_, context);
   }
 
  private:

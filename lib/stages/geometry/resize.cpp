@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "stages/geometry/grid_maps.h"
+#include "stages/geometry/spatial_maps.h"
 
 namespace volpipe {
 
@@ -32,7 +32,7 @@ AxisSamples zoom_samples(std::int64_t n, std::int64_t m, Align align) {
   return samples;
 }
 
-class Resize final : public SeparableStage {
+class Resize final : public GatherStage {
  public:
   struct Params : SamplingParams {
     std::optional<PerAxis<std::optional<std::int64_t>>> size{};
@@ -48,14 +48,14 @@ class Resize final : public SeparableStage {
       faults.add(pointer, "give one of 'size', 'scale' and 'longest'");
   }
 
-  GridMap map(const VolumeInfo& input) const override {
+  SpatialMap map(const VolumeInfo& input, const StageContext& context) const override {
     const Index3& n = input.geometry.size();
     const Vec3 size = target_size(n);
     check_grid_size(input, size);
     std::array<AxisSamples, 3> axes;
     for (std::size_t axis = 0; axis < 3; ++axis)
       axes[axis] = zoom_samples(n[axis], std::int64_t(size[axis]), params_.align);
-    return sampling_map(input, axes, params_);
+    return sample_axes(input, axes, params_, context);
   }
 
  private:

@@ -32,7 +32,7 @@ class PointwiseStage : public Stage {
                       Notices& notices) const = 0;
 
   /// Default: the same grid in float32.
-  VolumeInfo output(const VolumeInfo& input) const override {
+  virtual VolumeInfo output(const VolumeInfo& input) const {
     VolumeInfo result = input;
     result.dtype = DataType::float32;
     return result;

@@ -39,7 +39,12 @@ std::vector<std::int32_t> extended(const AxisMatrix& matrix, const Kernel& kerne
 class Comparison {
  public:
   Comparison(const AxisMatrix& matrix, const Kernel& kernel)
-      : matrix_(matrix), kernel_(kernel), difference_(std::size_t(matrix.input_size()) + 1) {}
+      : matrix_(matrix), kernel_(kernel), difference_(std::size_t(matrix.input_size()) + 1) {
+    const auto [smallest, largest] = std::minmax_element(kernel.weights.begin(), kernel.weights.end(),
+                                                         [](double a, double b) { return std::abs(a) < std::abs(b); });
+    smallest_ = std::abs(*smallest);
+    largest_ = std::abs(*largest);
+  }
 
   bool all_rows(const std::vector<std::int32_t>& source) {
     for (std::int64_t j = 0; j < matrix_.output_size(); ++j)
@@ -53,15 +58,15 @@ class Comparison {
   bool row(std::int64_t j, const std::int32_t* source) {
     touched_.clear();
     for (std::size_t t = 0; t < kernel_.weights.size(); ++t) add(source[t], kernel_.weights[t]);
+    bool equal = true;
+    for (const std::size_t i : touched_) equal = equal && std::abs(difference_[i]) > kTolerance * smallest_;
     const int taps = matrix_.taps();
     for (int t = 0; t < taps; ++t)
       if (const double weight = matrix_.weights()[std::size_t(j * taps + t)]; float(weight) != 0)
         add((matrix_.start()[std::size_t(j)] + t) % matrix_.input_size(), -weight);
     add(-1, -matrix_.fill_weights()[std::size_t(j)]);
-    const double largest = *std::max_element(kernel_.weights.begin(), kernel_.weights.end());
-    bool equal = true;
     for (const std::size_t i : touched_) {
-      equal = equal && std::abs(difference_[i]) <= kTolerance * largest;
+      equal = equal && std::abs(difference_[i]) <= kTolerance * largest_;
       difference_[i] = 0;
     }
     return equal;
@@ -74,6 +79,7 @@ class Comparison {
 
   const AxisMatrix& matrix_;
   const Kernel& kernel_;
+  double smallest_ = 0, largest_ = 0;
   std::vector<double> difference_;  ///< of a row: the fill's, then every voxel's; 0 between rows
   std::vector<std::size_t> touched_;
 };
@@ -83,9 +89,9 @@ class Comparison {
 std::optional<Correlation> as_correlation(const AxisMatrix& matrix) {
   const std::int64_t middle = matrix.output_size() / 2;
   const Kernel kernel = trimmed_row(matrix, middle);
-  const bool positive =
-      std::all_of(kernel.weights.begin(), kernel.weights.end(), [](double w) { return float(w) > 0; });
-  if (kernel.weights.empty() || !positive) return std::nullopt;
+  const bool gapless =
+      std::all_of(kernel.weights.begin(), kernel.weights.end(), [](double w) { return float(w) != 0; });
+  if (kernel.weights.empty() || !gapless) return std::nullopt;
   Correlation result{{kernel.weights.begin(), kernel.weights.end()}, kernel.start - middle, {}};
   Comparison comparison(matrix, kernel);
   for (const Boundary boundary :

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <optional>
 #include <string>
 
+#include "stages/separable/bspline.h"
 #include "volume/error.h"
 
 namespace volpipe {
@@ -24,8 +26,10 @@ std::int64_t fold_period(std::int64_t size, Boundary boundary) {
   return boundary == Boundary::reflect ? 2 * size : std::max<std::int64_t>(2 * size - 2, 1);
 }
 
-/// Splines taper off within 61 voxels; what lies this far outside is the extension alone.
-constexpr double kFarOutside = 64;
+/// Coordinates computed twice differ by less; whether they are on the axis should not.
+constexpr double kOnTheEdge = 1e-9;
+/// Splines taper off within 72 voxels; what lies this far outside is the extension alone.
+constexpr double kFarOutside = 80;
 /// Beyond this many voxels a coordinate has no digits left that would say where in a period it lies.
 constexpr double kPreciseTurns = 1e14;
 
@@ -33,14 +37,14 @@ constexpr double kPreciseTurns = 1e14;
 /// just outside, so there c stays.
 std::optional<double> map_coordinate(double c, std::int64_t size, Interpolation interpolation, Boundary boundary) {
   const double last = double(size - 1);
-  if (c >= 0 && c <= last) return c;
+  if (c > -kOnTheEdge && c < last + kOnTheEdge) return std::clamp(c, 0.0, last);
   const double near = std::clamp(c, -kFarOutside, last + kFarOutside);
   if (boundary == Boundary::grid_constant) return near;
   if (boundary == Boundary::constant) return std::nullopt;
   if (size == 1) return 0.0;
   switch (boundary) {
     case Boundary::nearest:
-      return interpolation == Interpolation::bspline3 ? near : std::clamp(c, 0.0, last);
+      return is_bspline(interpolation) ? near : std::clamp(c, 0.0, last);
     case Boundary::mirror: {
       const double folded = std::fmod(std::abs(c), 2 * last);
       const double turns_at = c < 0 ? last : double(size);  // SciPy's, which decides ties of order 0
@@ -67,27 +71,6 @@ std::optional<double> map_coordinate(double c, std::int64_t size, Interpolation 
 /// How the taps of one coordinate are folded: those of wrap and constant never leave the image except by mirroring.
 Boundary tap_boundary(Boundary boundary) {
   return boundary == Boundary::constant || boundary == Boundary::wrap ? Boundary::mirror : boundary;
-}
-
-double cubic_bspline(double x) {
-  x = std::abs(x);
-  if (x >= 2) return 0;
-  return x < 1 ? 2.0 / 3 - x * x * (2 - x) / 2 : (2 - x) * (2 - x) * (2 - x) / 6;
-}
-
-/// The cubic spline that is 1 at 0 and 0 at every other integer (Unser 1999, eq. 17).
-double cardinal_cubic_spline(double x) {
-  static const std::vector<double> coefficients = [] {
-    constexpr double pole = std::numbers::sqrt3 - 2;
-    std::vector<double> powers{-6 * pole / (1 - pole * pole)};
-    for (int k = 1; k < 64; ++k) powers.push_back(powers.back() * pole);
-    return powers;
-  }();
-  const int floor_x = int(std::floor(x));
-  double sum = 0;
-  for (int k = floor_x - 1; k <= floor_x + 2; ++k)
-    if (std::abs(k) < 64) sum += coefficients[std::size_t(std::abs(k))] * cubic_bspline(x - k);
-  return sum;
 }
 
 bool is_periodic(Boundary boundary) { return boundary == Boundary::wrap || boundary == Boundary::grid_wrap; }
@@ -126,26 +109,113 @@ std::vector<double> wide_gaussian_kernel(double sigma, std::int64_t size, double
   return kernel;
 }
 
-AxisMatrix::Row taps_at(double c, Interpolation interpolation, double tolerance) {
-  const double floor_c = std::floor(c);
-  const std::int64_t first = std::int64_t(floor_c);
-  if (interpolation == Interpolation::nearest) return {{std::int64_t(std::floor(c + 0.5)), 1.0}};
-  if (interpolation == Interpolation::linear) return {{first, 1 - (c - floor_c)}, {first + 1, c - floor_c}};
-  const auto reach =
-      std::clamp<std::int64_t>(std::int64_t(std::log(tolerance) / std::log(2 - std::numbers::sqrt3)) + 2, 2, 60);
-  AxisMatrix::Row row;
+/// Catmull-Rom (a = -1/2) at t of the way from voxel `first` to the next.
+AxisMatrix::Row cubic_taps(std::int64_t first, double t) {
+  return {{first - 1, t * (-1 + t * (2 - t)) / 2},
+          {first, 1 + t * t * (3 * t - 5) / 2},
+          {first + 1, t * (1 + t * (4 - 3 * t)) / 2},
+          {first + 2, t * t * (t - 1) / 2}};
+}
+
+double sinc(double x) { return x == 0 ? 1 : std::sin(std::numbers::pi * x) / (std::numbers::pi * x); }
+
+void normalize(AxisMatrix::Row& row) {
   double sum = 0;
-  for (std::int64_t i = first - reach; i <= first + reach + 1; ++i) {
-    const double weight = cardinal_cubic_spline(c - double(i));
-    if (std::abs(weight) < tolerance) continue;
-    row.push_back({i, weight});
-    sum += weight;
-  }
+  for (const auto& tap : row) sum += tap.weight;
   for (auto& tap : row) tap.weight /= sum;
+}
+
+AxisMatrix::Row lanczos_taps(std::int64_t first, double t) {
+  AxisMatrix::Row row;
+  for (std::int64_t i = -2; i <= 3; ++i) row.push_back({first + i, sinc(t - double(i)) * sinc((t - double(i)) / 3)});
+  normalize(row);
   return row;
 }
 
+/// The cardinal spline's weights around c: the basis at c, each of its coefficients as the filter finds it.
+AxisMatrix::Row spline_taps(double c, int order, std::span<const double> filter, double tolerance) {
+  const auto [start, basis] = bspline_weights(order, c);
+  const auto reach = std::int64_t(filter.size()) - 1;
+  AxisMatrix::Row row;
+  for (std::int64_t i = start - reach; i <= start + order + reach; ++i) {
+    double weight = 0;
+    for (std::int64_t m = 0; m <= order; ++m)
+      if (const std::int64_t k = std::abs(start + m - i); k <= reach)
+        weight += basis[std::size_t(m)] * filter[std::size_t(k)];
+    if (std::abs(weight) >= tolerance) row.push_back({i, weight});
+  }
+  normalize(row);
+  return row;
+}
+
+/// The weights of one interpolation around any coordinate, before they are folded.
+class TapRule {
+ public:
+  TapRule(Interpolation interpolation, double tolerance) : interpolation_(interpolation), tolerance_(tolerance) {
+    if (interpolation == Interpolation::label_linear)
+      throw Error(ErrorCode::internal, "label_linear has no weights that serve every label");
+    if (is_bspline(interpolation)) filter_ = inverse_bspline(spline_order(interpolation), kSpare * tolerance);
+  }
+
+  AxisMatrix::Row at(double c) const {
+    const auto first = std::int64_t(std::floor(c));
+    const double t = c - double(first);
+    if (t == 0) return {{first, 1.0}};
+    switch (interpolation_) {
+      case Interpolation::nearest:
+        return {{std::int64_t(std::floor(c + 0.5)), 1.0}};
+      case Interpolation::linear:
+        return {{first, 1 - t}, {first + 1, t}};
+      case Interpolation::cubic:
+        return cubic_taps(first, t);
+      case Interpolation::lanczos3:
+        return lanczos_taps(first, t);
+      default:
+        return spline_taps(c, spline_order(interpolation_), filter_, tolerance_);
+    }
+  }
+
+ private:
+  static constexpr double kSpare = 1e-2;  // so that cutting the filter does not show in the weights that stay
+
+  Interpolation interpolation_;
+  double tolerance_;
+  std::vector<double> filter_;
+};
+
+/// Row j correlates `kernel` around voxel j - pad.
+std::vector<AxisMatrix::Row> correlation_rows(std::int64_t size, std::span<const double> kernel, Boundary boundary,
+                                              std::int64_t pad) {
+  const std::int64_t radius = std::int64_t(kernel.size()) / 2;
+  std::vector<AxisMatrix::Row> rows(std::size_t(size + 2 * pad));
+  for (std::int64_t j = 0; j < std::int64_t(rows.size()); ++j)
+    for (std::int64_t t = 0; t < std::int64_t(kernel.size()); ++t)
+      rows[std::size_t(j)].push_back({fold_index(j - pad + t - radius, size, boundary), kernel[std::size_t(t)]});
+  return rows;
+}
+
+/// The whole filter that inverse_bspline has half of, its sum 1.
+std::vector<double> prefilter_kernel(int order, double tolerance) {
+  const std::vector<double> half = inverse_bspline(order, tolerance);
+  std::vector<double> kernel(half.rbegin(), half.rend());
+  kernel.insert(kernel.end(), half.begin() + 1, half.end());
+  const double sum = std::accumulate(kernel.begin(), kernel.end(), 0.0);
+  for (double& weight : kernel) weight /= sum;
+  return kernel;
+}
+
 }  // namespace
+
+bool is_bspline(Interpolation interpolation) {
+  return interpolation >= Interpolation::bspline2 && interpolation <= Interpolation::bspline5;
+}
+
+int spline_order(Interpolation spline) { return 2 + int(spline) - int(Interpolation::bspline2); }
+
+std::int64_t spline_pad(Interpolation interpolation, Boundary boundary) {
+  const bool flat = boundary == Boundary::nearest || boundary == Boundary::grid_constant;
+  return flat && is_bspline(interpolation) ? 12 : 0;
+}
 
 std::int64_t fold_index(std::int64_t i, std::int64_t size, Boundary boundary) {
   if (i >= 0 && i < size) return i;
@@ -171,6 +241,7 @@ std::int64_t fold_index(std::int64_t i, std::int64_t size, Boundary boundary) {
 
 AxisMatrix sample_axis(std::int64_t size, std::span<const double> coordinates, Interpolation interpolation,
                        Boundary boundary, double tolerance) {
+  const TapRule rule(interpolation, tolerance);
   std::vector<AxisMatrix::Row> rows;
   rows.reserve(coordinates.size());
   for (const double c : coordinates) {
@@ -179,24 +250,29 @@ AxisMatrix sample_axis(std::int64_t size, std::span<const double> coordinates, I
       rows.push_back({{-1, 1.0}});
       continue;
     }
-    rows.push_back(taps_at(*mapped, interpolation, tolerance));
+    rows.push_back(rule.at(*mapped));
     for (auto& tap : rows.back()) tap.index = fold_index(tap.index, size, tap_boundary(boundary));
   }
   return AxisMatrix::from_rows(size, rows, boundary == Boundary::grid_wrap);
 }
 
+AxisMatrix prefilter_axis(std::int64_t size, Interpolation spline, Boundary boundary, std::int64_t pad,
+                          double tolerance) {
+  const Boundary extension = tap_boundary(boundary);
+  if (size == 1 && extension != Boundary::grid_constant)
+    return AxisMatrix::lattice(1, std::vector<std::int64_t>(std::size_t(1 + 2 * pad), 0));
+  return AxisMatrix::from_rows(
+      size, correlation_rows(size, prefilter_kernel(spline_order(spline), tolerance), extension, pad),
+      extension == Boundary::grid_wrap);
+}
+
 AxisMatrix correlate_axis(std::int64_t size, std::span<const double> wide_kernel, Boundary boundary) {
   const std::vector<double> kernel = fold_kernel(wide_kernel, size, boundary);
-  const std::int64_t radius = std::int64_t(kernel.size()) / 2;
   if (double(size) * double(kernel.size()) > kMostWeights)
     throw Error(ErrorCode::unsupported, "a filter that reaches over " + std::to_string(kernel.size()) +
                                             " voxels is too wide for an axis of " + std::to_string(size) +
                                             " voxels: filter less, or in steps");
-  std::vector<AxisMatrix::Row> rows(static_cast<std::size_t>(size));
-  for (std::int64_t j = 0; j < size; ++j)
-    for (std::int64_t t = 0; t < std::int64_t(kernel.size()); ++t)
-      rows[std::size_t(j)].push_back({fold_index(j + t - radius, size, boundary), kernel[std::size_t(t)]});
-  return AxisMatrix::from_rows(size, rows, is_periodic(boundary));
+  return AxisMatrix::from_rows(size, correlation_rows(size, kernel, boundary, 0), is_periodic(boundary));
 }
 
 std::vector<double> gaussian_kernel(double sigma, int order, double truncate) {

@@ -240,6 +240,19 @@ bool needs_its_order(const GridMap& map) {
   });
 }
 
+/// A crop, flip or change of axes: voxels in steps of one, none folded or filled in.
+bool is_plain_lattice(const GridMap& map) {
+  return !map.computes && !map.uses_fill() &&
+         std::all_of(map.matrices.begin(), map.matrices.end(), [](const AxisMatrix& matrix) {
+           if (!matrix.copies()) return false;
+           const std::int64_t first = matrix.start().front();
+           const std::int64_t step = matrix.output_size() > 1 ? matrix.start()[1] - first : 1;
+           for (std::int64_t j = 0; j < matrix.output_size(); ++j)
+             if (matrix.start()[std::size_t(j)] != first + step * j) return false;
+           return step == 1 || step == -1;
+         });
+}
+
 }  // namespace
 
 std::optional<GridMap> compose(const GridMap& second, const GridMap& first) {
@@ -252,6 +265,10 @@ std::optional<GridMap> compose(const GridMap& second, const GridMap& first) {
   if (second.uses_fill() && second.fill.minimum) return std::nullopt;
   GridMap result{
       second.output, {}, {}, second.uses_fill() ? second.fill : first.fill, first.computes || second.computes};
+  result.target_to_source = first.target_to_source * second.target_to_source;
+  result.moves_world = first.moves_world || second.moves_world;
+  if (is_plain_lattice(second)) result.sampling = first.sampling;
+  else if (is_plain_lattice(first)) result.sampling = second.sampling;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const auto through = std::size_t(second.source_axis[axis]);
     result.source_axis[axis] = first.source_axis[through];

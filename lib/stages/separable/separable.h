@@ -6,9 +6,16 @@
 
 #include "device/context.h"
 #include "stages/separable/axis_matrix.h"
+#include "stages/separable/sampling.h"
 #include "stages/stage.h"
 
 namespace volpipe {
+
+struct GridSampling {
+  Interpolation interpolation;
+  Boundary boundary;
+  bool operator==(const GridSampling&) const = default;
+};
 
 /// A map from a source grid to a target grid that keeps the axes apart: axis i of the target comes from axis
 /// source_axis[i] of the source through matrices[i].
@@ -18,6 +25,12 @@ struct GridMap {
   std::array<AxisMatrix, 3> matrices;
   Fill fill{};
   bool computes = false;  ///< it interpolates or filters, even where its matrices happen to copy
+  /// Target index -> source index, where the map has one: crops, flips, pads, resampling; not after fill or folding.
+  Affine target_to_source{};
+  /// The output's geometry says that voxels moved in the world: not input.remapped(target_to_source).
+  bool moves_world = false;
+  /// How an interpolating map samples between voxels, so that it can join a gather; none when it smooths as well.
+  std::optional<GridSampling> sampling{};
 
   bool copies() const { return matrices[0].copies() && matrices[1].copies() && matrices[2].copies(); }
   bool uses_fill() const { return matrices[0].uses_fill() || matrices[1].uses_fill() || matrices[2].uses_fill(); }
@@ -27,7 +40,6 @@ struct GridMap {
 class SeparableStage : public Stage {
  public:
   virtual GridMap map(const VolumeInfo& input) const = 0;
-  VolumeInfo output(const VolumeInfo& input) const override { return map(input).output; }
 };
 
 /// `second` after `first` in one map; empty when that would change the result: both interpolate, the fill values
@@ -36,8 +48,8 @@ class SeparableStage : public Stage {
 std::optional<GridMap> compose(const GridMap& second, const GridMap& first);
 
 /// Runs a map. Copying maps that keep the pixel type keep every bit; the others compute in float32 (float64 when the
-/// output's type is float64) and give float32 (float64), axis by axis; every pass finds the fill value outside. A map that
-/// keeps all sizes runs x, y, z. `fill_value` is what the fill taps stand for.
+/// output's type is float64) and give float32 (float64), axis by axis; every pass finds the fill value outside. A map
+/// that keeps all sizes runs x, y, z. `fill_value` is what the fill taps stand for.
 Volume apply_map(DeviceContext& context, const Volume& input, const GridMap& map, double fill_value);
 
 /// Device bytes apply_map needs beside its input and its output.

@@ -1,0 +1,43 @@
+// The files that stages name, read once a run.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "pipeline/items.h"
+#include "stages/stage_context.h"
+
+namespace volpipe {
+
+/// Keeps what was read for as long as it lives. Not for several threads at once.
+class FileCache {
+ public:
+  const VolumeInfo& info(const std::string& path);
+  std::shared_ptr<const Volume> volume(const std::string& path);
+  const std::string& bytes(const std::string& path);
+
+ private:
+  std::map<std::string, VolumeInfo> infos_;
+  std::map<std::string, std::shared_ptr<const Volume>> volumes_;
+  std::map<std::string, std::string> bytes_;
+};
+
+/// The files of one item: names with fields are read for it alone, the others come from the cache.
+class ItemFiles final : public StageFiles {
+ public:
+  ItemFiles(FileCache& cache, const Item& item) : cache_(cache), item_(item) {}
+  VolumeInfo info(const std::string& path) override;
+  std::shared_ptr<const Volume> volume(const std::string& path) override;
+  std::string bytes(const std::string& path) override;
+  std::string resolved(const std::string& path) override;
+
+ private:
+  FileCache& of(const std::string& path) { return path.find('{') == std::string::npos ? cache_ : own_; }
+
+  FileCache& cache_;
+  FileCache own_;
+  const Item& item_;
+};
+
+}  // namespace volpipe

@@ -1,0 +1,27 @@
+// Blocks of voxels from one volume into another on the same device.
+#pragma once
+
+#include "device/context.h"
+#include "device/cuda_hooks.h"
+#include "stages/gather/gather_stage.h"
+
+namespace volpipe {
+
+/// Copies `part` of `source` to its place in `target`; the two agree on every axis but `part.axis`, and in pixel type.
+void copy_part(DeviceContext& context, const RearrangingStage::Part& part, const Volume& source, Volume& target);
+
+/// `rows` runs of `bytes` bytes, `source_pitch` and `target_pitch` bytes from one to the next.
+struct RowsCopy {
+  const void* source;
+  void* target;
+  std::size_t bytes, source_pitch, target_pitch, rows;
+};
+
+namespace cpu {
+void copy_rows(DeviceContext& context, const RowsCopy& copy);
+}
+namespace cuda {
+VOLPIPE_CUDA_CODE void copy_rows(DeviceContext& context, const RowsCopy& copy);
+}
+
+}  // namespace volpipe

@@ -1,0 +1,97 @@
+#include "stages/gather/label_vote.h"
+
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "stages/pointwise/statistics.h"
+#include "volume/error.h"
+
+namespace volpipe {
+
+namespace {
+
+constexpr double kWidestSpan = 16777216;  // 2^24
+
+/// The different labels there are, ascending.
+std::vector<double> labels_of(DeviceContext& context, const Volume& volume) {
+  const Program identity;
+  const std::array<ProgramInput, 1> inputs{ProgramInput{volume.data(), volume.dtype()}};
+  const SampledValues values{inputs, &identity, volume.info().value_count(), {}, Precision::double_};
+  const Moments moments = compute_moments(context, values);
+  if (moments.count == 0) return {};
+  if (moments.max - moments.min >= kWidestSpan)
+    throw Error(ErrorCode::unsupported, "labels from " + std::to_string(std::int64_t(moments.min)) + " to " +
+                                            std::to_string(std::int64_t(moments.max)) +
+                                            " are too many to smooth one by one: set \"antialias\": false");
+  const double low = std::floor(moments.min) - 0.5;
+  const int bins = int(std::ceil(moments.max + 0.5) - low);
+  const std::vector<std::int64_t> counts = compute_histogram(context, values, low, low + bins, bins);
+  std::vector<double> labels;
+  for (int bin = 0; bin < bins; ++bin)
+    if (counts[std::size_t(bin)]) labels.push_back(low + 0.5 + bin);
+  return labels;
+}
+
+/// 1 where `labels` is `label`, else 0, float32 on the same grid.
+Volume indicator(DeviceContext& context, const Volume& labels, double label) {
+  VolumeInfo info = labels.info();
+  info.dtype = DataType::float32;
+  info.kind = ImageKind::image;
+  Volume result(info, context.allocate(info.bytes()));
+  const std::array<ProgramInput, 1> inputs{ProgramInput{labels.data(), labels.dtype()}};
+  run_program(context, Program().add(Op::equal, label), inputs, result.data(), info.dtype, info.value_count(),
+              Precision::double_);
+  return result;
+}
+
+}  // namespace
+
+bool votes_by_label(const GatherMap& map) {
+  return map.interpolation == Interpolation::label_linear && map.before.computes;
+}
+
+Volume vote_by_label(DeviceContext& context, const Volume& labels, const GatherMap& map, double fill_value,
+                     double before_fill, const ImageLookup& images) {
+  GatherMap share_map = map;
+  share_map.interpolation = Interpolation::linear;
+  share_map.output.kind = ImageKind::image;
+  share_map.output.dtype = DataType::float32;
+  const std::int64_t count = map.output.value_count();
+  Volume winner(map.output, context.allocate(map.output.bytes()));
+  std::optional<Volume> most;
+  for (const double label : labels_of(context, labels)) {
+    Volume share = apply_gather(context, indicator(context, labels, label), share_map, fill_value == label ? 1 : 0,
+                                before_fill == label ? 1 : 0, images);
+    Program vote, larger;
+    const std::array<ProgramInput, 3> inputs{ProgramInput{share.data(), share.dtype()},
+                                             ProgramInput{most ? most->data() : share.data(), DataType::float32},
+                                             ProgramInput{winner.data(), winner.dtype()}};
+    if (!most) {
+      run_program(context, Program().add(Op::set, label), std::span(inputs).first(1), winner.data(), winner.dtype(),
+                  count, Precision::double_);
+      most = std::move(share);
+      continue;
+    }
+    // A label wins where its share is above the most of the earlier ones by more than rounding.
+    vote.load(1).add(Op::add, 1e-6).store(Operand::r1);             // the share to beat
+    vote.load(0).add(Op::greater, Operand::r1).store(Operand::r2);  // beaten?
+    vote.load(2).store(Operand::r3).add(Op::set, label).store(Operand::r0);
+    vote.load(2).add(Op::subtract_from, Operand::r0).add(Op::multiply, Operand::r2).add(Op::add, Operand::r3);
+    run_program(context, vote, inputs, winner.data(), winner.dtype(), count, Precision::double_);
+    larger.load(1).store(Operand::r0).load(0).add(Op::maximum, Operand::r0);
+    run_program(context, larger, std::span(inputs).first(2), most->data(), DataType::float32, count, Precision::single);
+  }
+  return winner;
+}
+
+std::size_t vote_scratch_bytes(const VolumeInfo& labels, const GatherMap& map) {
+  GatherMap share_map = map;
+  share_map.interpolation = Interpolation::linear;
+  share_map.output.dtype = DataType::float32;
+  VolumeInfo indicator = labels;
+  indicator.dtype = DataType::float32;
+  return indicator.bytes() + 2 * share_map.output.bytes() + scratch_bytes(indicator, share_map);
+}
+
+}  // namespace volpipe

@@ -1,0 +1,53 @@
+#include "stages/geometry/field_source.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "volume/error.h"
+
+namespace volpipe {
+
+namespace {
+
+void check_vectors(const VolumeInfo& info, const std::string& name) {
+  if (info.components == 3 && is_floating(info.dtype)) return;
+  throw Error(ErrorCode::input, "'" + name + "' has " + std::to_string(info.components) + " component(s) of " +
+                                    std::string(to_string(info.dtype)) +
+                                    "; a field has 3 (x, y, z) of float32 or float64");
+}
+
+}  // namespace
+
+FieldSource field_source(const std::string& name, const StageContext& context) {
+  if (const auto found = context.images.find(name); found != context.images.end()) {
+    check_vectors(found->second, name);
+    return {{VectorField::Basis::linear, found->second.geometry.size(), nullptr, name}, found->second.geometry};
+  }
+  const std::string path = context.files.resolved(name);
+  return with_path(path, [&] {
+    const VolumeInfo info = context.files.info(name);
+    check_vectors(info, path);
+    return FieldSource{{VectorField::Basis::linear, info.geometry.size(), context.files.volume(name), ""},
+                       info.geometry};
+  });
+}
+
+void check_covers(const FieldSource& source, const Geometry& target, const std::string& name) {
+  const Affine to_field = source.geometry.world_to_index() * target.index_to_world();
+  double beyond = 0;
+  for (int corner = 0; corner < 8; ++corner) {
+    Vec3 at;
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      at[axis] = (corner >> axis & 1) ? double(target.size()[axis] - 1) : 0.0;
+    const Vec3 index = to_field(at);
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      beyond = std::max({beyond, -index[axis], index[axis] - double(source.geometry.size()[axis] - 1)});
+  }
+  if (beyond <= 1) return;
+  char words[32];
+  std::snprintf(words, sizeof words, "%.1f", beyond);
+  throw Error(ErrorCode::input, "the field '" + name + "' is of another grid: the result would reach " + words +
+                                    " of its voxels beyond it; name the grid it was made for with 'reference'");
+}
+
+}  // namespace volpipe
