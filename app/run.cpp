@@ -181,6 +181,7 @@ int run(const Flags& flags) {
   options.strict = flags.strict;
   options.seed = parse_seed(flags.seed);
 
+  for (const Notice& notice : pipeline.notices.list()) spdlog::warn("{}", notice.message);
   Items items = collect_items(pipeline, flags.inputs, flags.manifest);
   for (const Notice& notice : items.notices.list()) spdlog::warn("{}", notice.message);
   const auto [shard, shards] = flags.shard.empty() ? std::pair{1, 1} : parse_shard(flags.shard);

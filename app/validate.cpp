@@ -1,4 +1,6 @@
 // volpipe validate: checks a spec and lists every fault.
+#include <spdlog/spdlog.h>
+
 #include <iostream>
 
 #include "command.h"
@@ -19,6 +21,7 @@ Command add_validate(CLI::App& parent) {
       ->allow_extra_args(false);
   return [flags] {
     const Pipeline pipeline = load_pipeline(flags->spec, parse_settings(flags->settings));
+    for (const Notice& notice : pipeline.notices.list()) spdlog::warn("{}", notice.message);
     std::cout << flags->spec << ": ok, " << pipeline.stages.size() << " stages\n";
     return kSuccess;
   };

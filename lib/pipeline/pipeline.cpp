@@ -63,6 +63,7 @@ class SpecReader {
     for (const InputSpec& input : pipeline_.inputs) images_.push_back({input.name, input.kind, input.suffix});
     read_stages();
     read_outputs();
+    look_for_axes_before_reorient();
     return std::move(pipeline_);
   }
 
@@ -273,13 +274,30 @@ class SpecReader {
     std::vector<std::string> names;
     for (const StageEntry& stage : pipeline_.stages) names.push_back(stage.label);
     const auto count = std::count(names.begin(), names.end(), name);
-    if (count == 1) return;
+    if (count == 1) {
+      const StageEntry& stage =
+          pipeline_.stages[std::size_t(std::find(names.begin(), names.end(), name) - names.begin())];
+      if (stage.definition->family != "geometry" || std::dynamic_pointer_cast<const RearrangingStage>(stage.stage))
+        faults_.add(pointer, "the stage '" + name + "' moves nothing in the world that could be undone");
+      return;
+    }
+    if (comes_later(name)) {
+      faults_.add(pointer, "the stage '" + name + "' comes later: only earlier stages can be meant");
+      return;
+    }
     if (count > 1)
       faults_.add(pointer, std::to_string(count) + " earlier stages are called '" + name +
                                "': give the one that is meant a \"name\"");
     else
       faults_.add(pointer, "there is no earlier stage '" + name + "'" + did_you_mean(name, names) +
                                (names.empty() ? "" : "; earlier are " + quoted_list(names)));
+  }
+
+  bool comes_later(const std::string& name) const {
+    const Json& stages = spec_.at("stages");
+    for (std::size_t i = pipeline_.stages.size(); i < stages.size(); ++i)
+      if (stages[i].is_object() && stages[i].value("name", stages[i].value("op", Json())) == Json(name)) return true;
+    return false;
   }
 
   void check_saved_map(const Json& value, const std::string& pointer) {
@@ -376,6 +394,23 @@ class SpecReader {
                     "'" + stage.definition->op + "' decides which images there are and takes no random parameters");
   }
 
+  /// Values for x, y, z of files whose axes are brought in order only later (tutorials #545 of MONAI).
+  void look_for_axes_before_reorient() {
+    const auto reorient = std::find_if(pipeline_.stages.begin(), pipeline_.stages.end(),
+                                       [](const StageEntry& stage) { return stage.definition->op == "reorient"; });
+    if (reorient == pipeline_.stages.end()) return;
+    for (auto stage = pipeline_.stages.begin(); stage != reorient; ++stage)
+      for (const ParameterInfo& info : stage->definition->parameters) {
+        const auto found = stage->parameters.find(info.name);
+        if (!info.per_axis || found == stage->parameters.end() || !found->is_array()) continue;
+        if ((*found)[0] == (*found)[1] && (*found)[1] == (*found)[2]) continue;
+        pipeline_.notices.add("axes_before_reorient",
+                              stage->pointer + ": '" + info.name + "' of " + stage->label +
+                                  " has values for the voxel axes x, y, z, which differ from file to file until " +
+                                  reorient->label + ": put " + reorient->label + " before it");
+      }
+  }
+
   void read_outputs() {
     const auto outputs = spec_.find("outputs");
     if (outputs == spec_.end()) {
@@ -442,6 +477,9 @@ class SpecReader {
       faults_.add(pointer, "an output path cannot hold control characters");
     if (path.starts_with("/"))
       faults_.add(pointer, "an output path is relative to the output folder and cannot start with '/'");
+    const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
+    if (!normal.empty() && *normal.begin() == "..")
+      faults_.add(pointer, "'" + path + "' leaves the output folder: leave out the '..'");
   }
 
   void check_path(const std::string& path, const std::string& pointer) {

@@ -293,7 +293,8 @@ RunRecord run_items(const Pipeline& pipeline, const Items& items, const RunOptio
                     const std::atomic<int>& interrupted, const ItemObserver& observer) {
   const auto start = std::chrono::steady_clock::now();
   RunRecord run;
-  run.notices = items.notices.list();
+  run.notices = pipeline.notices.list();
+  run.notices.insert(run.notices.end(), items.notices.list().begin(), items.notices.list().end());
   const std::size_t total = items.items.size() + items.faults.size();
   const auto finish = [&](ItemRecord record) {
     run.items.push_back(std::move(record));

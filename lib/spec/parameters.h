@@ -66,6 +66,7 @@ struct ParameterInfo {
   Json default_value;  ///< null: none
   Json schema;         ///< JSON Schema of the value, distributions not included
   Reference reference = Reference::none;
+  bool per_axis = false;  ///< may be a list of values for the voxel axes x, y, z
 };
 
 /// A value for every axis, given as one number or as three.
@@ -282,6 +283,12 @@ constexpr Reference reference_of() {
   else return Reference::none;
 }
 
+template <class T>
+constexpr bool is_per_axis() {
+  if constexpr (requires { ParameterType<T>::per_axis; }) return ParameterType<T>::per_axis;
+  else return false;
+}
+
 /// A list of values, at least one.
 template <class T>
 struct ParameterType<std::vector<T>> {
@@ -312,6 +319,7 @@ struct ParameterType<std::vector<T>> {
 template <class T>
 struct ParameterType<std::optional<T>> {
   static constexpr Reference reference = reference_of<T>();
+  static constexpr bool per_axis = is_per_axis<T>();
   static std::string name() { return ParameterType<T>::name(); }
   static Json schema(const Limits& limits) { return ParameterType<T>::schema(limits); }
   static std::string read(const Json& json, const Limits& limits, std::optional<T>& value) {
@@ -346,11 +354,13 @@ struct ParameterType<std::array<T, N>> {
 template <class T>
 struct ParameterType<PerAxis<T>> {
   using List = ParameterType<std::array<T, 3>>;
+  static constexpr bool per_axis = true;
   static std::string name() { return ParameterType<T>::name() + ", or 3 (x, y, z)"; }
   static Json schema(const Limits& limits) {
     return {{"anyOf", {ParameterType<T>::schema(limits), List::schema(limits)}}};
   }
   static std::string read(const Json& json, const Limits& limits, PerAxis<T>& value) {
+    if (json.is_array() && json.size() != 3) return "one value, or a list of 3 (x, y, z)";
     if (json.is_array()) return List::read(json, limits, value.value);
     T one{};
     std::string expected = ParameterType<T>::read(json, limits, one);
@@ -399,7 +409,7 @@ class Parameters {
     const P defaults{};
     infos_.push_back({name, Type::name(), limits, std::move(help),
                       limits.required ? Json(nullptr) : Type::write(defaults.*member), Type::schema(limits),
-                      reference_of<T>()});
+                      reference_of<T>(), is_per_axis<T>()});
     readers_.push_back(
         [member, limits](const Json& json, P& parameters) { return Type::read(json, limits, parameters.*member); });
     return *this;

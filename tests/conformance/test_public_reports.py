@@ -386,7 +386,7 @@ class Spacing(Case):
         done, out = self.start(stages, {"a": source}, arguments=("--progress", "none"))
         self.assertEqual(done.returncode, 0, done.stderr)
         report = (out / "volpipe-report.json").read_text()
-        self.assertIn("reorient", json.dumps(json.loads(report)["items"][0]["warnings"]))
+        self.assertIn("reorient", json.dumps(json.loads(report)["warnings"]))
 
     def test_input_is_not_changed(self):
         """TorchIO #1268, MONAI #2286: a second use of a stage, or of an image, met what the first had changed."""

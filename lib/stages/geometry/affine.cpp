@@ -30,7 +30,7 @@ class AffineStage final : public GatherStage {
       faults.add(pointer + "/matrix", "'matrix' is singular: it would flatten the image, and cannot be undone");
     if (params.scale)
       for (const double factor : params.scale->value)
-        if (factor == 0) faults.add(pointer + "/scale", "'scale' must not be 0");
+        if (factor == 0) faults.add(pointer + "/scale", "'scale' must not be 0: it would flatten the image");
     check_grid(params, pointer, faults);
   }
 

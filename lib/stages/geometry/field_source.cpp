@@ -9,24 +9,25 @@ namespace volpipe {
 
 namespace {
 
-void check_vectors(const VolumeInfo& info, const std::string& name) {
+void check_vectors(const VolumeInfo& info, const std::string& what) {
   if (info.components == 3 && is_floating(info.dtype)) return;
-  throw Error(ErrorCode::input, "'" + name + "' has " + std::to_string(info.components) + " component(s) of " +
-                                    std::string(to_string(info.dtype)) +
-                                    "; a field has 3 (x, y, z) of float32 or float64");
+  throw Error(ErrorCode::input,
+              what + " has " + std::to_string(info.components) +
+                  (info.components == 1 ? " component of " : " components of ") + std::string(to_string(info.dtype)) +
+                  "; vectors have 3 (x, y, z) of float32 or float64" + (info.components == 3 ? ": cast it first" : ""));
 }
 
 }  // namespace
 
 FieldSource field_source(const std::string& name, const StageContext& context) {
   if (const auto found = context.images.find(name); found != context.images.end()) {
-    check_vectors(found->second, name);
+    check_vectors(found->second, "the image '" + name + "'");
     return {{VectorField::Basis::linear, found->second.geometry.size(), nullptr, name}, found->second.geometry};
   }
   const std::string path = context.files.resolved(name);
   return with_path(path, [&] {
     const VolumeInfo info = context.files.info(name);
-    check_vectors(info, path);
+    check_vectors(info, "the field");
     return FieldSource{{VectorField::Basis::linear, info.geometry.size(), context.files.volume(name), ""},
                        info.geometry};
   });

@@ -153,7 +153,10 @@ MatlabVector next_vector(std::string_view& rest, bool big_endian) {
 std::vector<ItkTransform> read_itk_matlab(std::string_view rest) {
   const bool big_endian = load<std::uint32_t>(rest.data(), true) / 1000 == 1;
   if (!big_endian && load<std::uint32_t>(rest.data(), false) >= 1000)
-    fail("the file is binary, but not of Matlab's level 4, in which ITK and ANTs write transforms");
+    fail(
+        "the file is binary, but no Matlab file of level 4, in which ITK and ANTs write transforms (.mat); a "
+        "displacement "
+        "field is for the stage warp");
   std::vector<ItkTransform> transforms;
   while (!rest.empty()) {
     MatlabVector parameters = next_vector(rest, big_endian);

@@ -31,7 +31,7 @@ class Warp final : public GatherStage {
   explicit Warp(Params params) : params_(std::move(params)) {}
 
   static void check(const Params& params, const std::string& pointer, Faults& faults) {
-    if (params.field.has_value() == params.svf.has_value()) faults.add(pointer, "give 'field' or 'svf'");
+    if (params.field.has_value() == params.svf.has_value()) faults.add(pointer, "give 'field' or 'svf', one of them");
     if (params.svf && params.convention == Convention::fsl)
       faults.add(pointer + "/convention", "a velocity field is in \"itk\" or \"ras\" millimetres");
   }
