@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,10 +77,11 @@ class Bench {
   Volume coefficients(std::int64_t spacing, double amplitude) const {
     const std::int64_t m = (n_ - 1) / spacing + 4;
     std::uint32_t state = 7;
-    return context_.to_device(testing::volume_from(testing::info_of({m, m, m}, DataType::float32, 3), [&](std::int64_t) {
-      state = state * 1664525u + 1013904223u;
-      return amplitude * (double(state >> 8) / 8388608.0 - 1);
-    }));
+    return context_.to_device(
+        testing::volume_from(testing::info_of({m, m, m}, DataType::float32, 3), [&](std::int64_t) {
+          state = state * 1664525u + 1013904223u;
+          return amplitude * (double(state >> 8) / 8388608.0 - 1);
+        }));
   }
   static FieldWork field_of(const Volume& coefficients, std::int64_t spacing) {
     FieldWork field;
@@ -138,8 +140,9 @@ int main(int argc, char** argv) {
   bench.time("affine lanczos3", bench.rotation(I::lanczos3));
   bench.time("affine label_linear, random labels", bench.rotation(I::label_linear));
   const Volume field = bench.coefficients(32, 8);
-  for (const auto& [name, interpolation, goal] :
-       {std::tuple{"elastic nearest", I::nearest, 0.0}, {"elastic linear", I::linear, 1.5}, {"elastic bspline3", I::bspline3, 0.0}}) {
+  for (const auto& [name, interpolation, goal] : {std::tuple{"elastic nearest", I::nearest, 0.0},
+                                                  {"elastic linear", I::linear, 1.5},
+                                                  {"elastic bspline3", I::bspline3, 0.0}}) {
     GatherWork work = bench.rotation(interpolation, DataType::float32, 0);
     work.fields = {Bench::field_of(field, 32)};
     bench.time(name, work, goal);
