@@ -101,7 +101,7 @@ void print(const Pipeline& pipeline, const Item& item, const Plan& plan, const D
   for (std::size_t index : plan.skipped)
     std::cout << "  left out by its probability: " << pipeline.stages[index].label << "\n";
   for (const auto& [name, info] : plan.outputs) std::cout << "  out   " << name << ": " << in_words(info) << "\n";
-  std::cout << "  peak memory of volumes: " << human_bytes(double(plan.peak_device_bytes)) << "\n";
+  std::cout << "  peak memory of volumes: " << human_bytes(plan.peak_device_bytes) << "\n";
 }
 
 Json to_json(const Pipeline& pipeline, const Item& item, const Plan& plan, const DeviceChoice& device) {

@@ -17,6 +17,13 @@ struct AxisPairs {
   Vec3 scale{}, offset{};
 };
 
+/// The whole number, or the half, that `offset` misses by at most `snap` voxels: whether voxels are met, or places
+/// half-way between two (ties of nearest and label_linear), does not depend on rounding.
+double without_rounding(double offset, double snap) {
+  const double half = std::round(2 * offset) / 2;
+  return std::abs(offset - half) <= snap ? half : offset;
+}
+
 /// Empty when another axis has a share of more than `snap` voxels somewhere on the target grid.
 std::optional<AxisPairs> separate(const Affine& map, const Index3& size, double snap) {
   AxisPairs pairs;
@@ -40,7 +47,7 @@ std::optional<AxisPairs> separate(const Affine& map, const Index3& size, double 
     double& offset = pairs.offset[axis];
     offset = map.offset[std::size_t(pairs.source_axis[axis])];
     if (std::abs(scale - std::round(scale)) * last <= snap && std::round(scale) != 0) scale = std::round(scale);
-    if (std::abs(offset - std::round(offset)) <= snap) offset = std::round(offset);
+    offset = without_rounding(offset, snap);
   }
   return pairs;
 }
@@ -54,7 +61,7 @@ Affine snapped(Affine map, const Index3& size, double snap) {
   for (int row = 0; row < 3; ++row) {
     for (std::size_t axis = 0; axis < 3; ++axis)
       snap_to_whole(map.linear[row][axis], double(std::max<std::int64_t>(size[axis] - 1, 1)));
-    snap_to_whole(map.offset[std::size_t(row)], 1);
+    map.offset[std::size_t(row)] = without_rounding(map.offset[std::size_t(row)], snap);
   }
   return map;
 }
