@@ -25,7 +25,7 @@ rm -rf "$bundle" "$bundle.tar.gz"
 mkdir -p "$bundle"/{bin,lib,licenses}
 
 programs=(volpipe)
-$tests && programs+=(volpipe_tests volpipe_gpu_tests volpipe_stage_bench volpipe_separable_bench volpipe_pointwise_bench)
+$tests && programs+=(volpipe_tests volpipe_gpu_tests volpipe_stage_bench volpipe_separable_bench volpipe_gather_bench volpipe_pointwise_bench)
 for program in "${programs[@]}"; do
   [[ ! -x $build/bin/$program ]] || cp "$build/bin/$program" "$bundle/bin/"
 done

@@ -36,6 +36,9 @@ inline std::vector<Case> stage_cases(const Index3& size) {
   const auto pad = [](const std::string& boundary) {
     return R"([{"op":"pad","before":16,"after":16,"boundary":")" + boundary + "\"}]";
   };
+  const auto turn = [](const std::string& interpolation) {  // some 20 degrees
+    return R"([{"op":"affine","rotate":[5,10,17],"interpolation":")" + interpolation + "\"}]";
+  };
   return {
       {"clip and scale", R"([{"op":"clip","min":-1,"max":1},{"op":"rescale","from":[-1,1],"to":[0,1]}])"},
       {"pointwise chain of 16",  // as many instructions, and continuous, so that no voxel hangs on a rounding
@@ -51,6 +54,10 @@ inline std::vector<Case> stage_cases(const Index3& size) {
       {"resize nearest 0.75", resize("nearest")},
       {"resize linear 0.75", resize("linear")},
       {"resize bspline3 0.75", resize("bspline3")},
+      {"affine nearest", turn("nearest")},
+      {"affine linear", turn("linear")},
+      {"affine bspline3", turn("bspline3")},
+      {"elastic linear", R"([{"op":"elastic","spacing":24,"magnitude":5,"smoothness":1}])"},  // 32 voxels
       {"gaussian 1", gaussian(1)},
       {"gaussian 2", gaussian(2)},
       {"gaussian 4", gaussian(4)},

@@ -31,6 +31,10 @@ GOALS = {
     "z-score": 0.45,
     "resize linear 0.75": 0.24,
     "resize bspline3 0.75": 1.8,
+    "affine nearest": 0.5,
+    "affine linear": 0.5,
+    "affine bspline3": 2.5,
+    "elastic linear": 1.5,
     "gaussian 1": 0.75,
     "gaussian 2": 0.9,
     "gaussian 4": 1.3,
@@ -153,6 +157,18 @@ def pinned(cupy, array):
     return copy
 
 
+def turned(shape):
+    """Matrix and offset of the affine cases of cases.h, from output to input index, [z][y][x]."""
+    x, y, z = np.radians([5.0, 10.0, 17.0])
+    about_x = np.array([[1, 0, 0], [0, np.cos(x), -np.sin(x)], [0, np.sin(x), np.cos(x)]])
+    about_y = np.array([[np.cos(y), 0, np.sin(y)], [0, 1, 0], [-np.sin(y), 0, np.cos(y)]])
+    about_z = np.array([[np.cos(z), -np.sin(z), 0], [np.sin(z), np.cos(z), 0], [0, 0, 1]])
+    direction = np.array([[0, 0, 1], [0, 1, 0], [-1, 0, 0]])  # bench_geometry
+    matrix = (direction.T @ (about_z @ about_y @ about_x).T @ direction)[::-1, ::-1]
+    middle = (np.array(shape) - 1) / 2
+    return matrix, middle - matrix @ middle
+
+
 def cupy_peers(gpu, host):
     """{case: [Peer]}. Arrays are [z][y][x]; parameters are those of cases.h."""
     cp, nd = gpu.cupy, gpu.ndimage
@@ -170,6 +186,18 @@ def cupy_peers(gpu, host):
            y = v * 0.5f;""", "chain")
     block = tuple(slice(m // 8, m // 8 + m * 3 // 4) for m in n)
     zoom = dict(mode="mirror", grid_mode=True)
+    matrix, offset = (cp.asarray(part) for part in turned(n))
+    inner = min(n) // 4  # where every coordinate is inside
+
+    def turn(order):
+        return nd.affine_transform(c, matrix, offset, order=order, output=np.float32)
+
+    def warp():
+        if not coordinates:
+            coordinates.append(cp.indices(n, dtype=np.float32) + 3 * cp.random.rand(3, *n, dtype=np.float32))
+        return nd.map_coordinates(c, coordinates[0], order=1)
+
+    coordinates = []  # made when first asked for: three times the volume
     up, down = pinned(cp, host), pinned(cp, host)
     target = cp.empty_like(c)
     short = cp.rint(c * 200).astype(cp.int16)
@@ -200,6 +228,12 @@ def cupy_peers(gpu, host):
         "resize nearest 0.75": [Peer("CuPy zoom", lambda: nd.zoom(c, 0.75, order=0, **zoom), note="not compared: other neighbours at ties", compared=False)],
         "resize bspline3 0.75": [Peer("CuPy zoom", lambda: nd.zoom(c, 0.75, order=3, **zoom), tolerance=FLOAT32_COORDINATES,
                                       note="its coordinates are float32")],
+        "affine nearest": [Peer("CuPy affine_transform", lambda: turn(0), note="not compared: its coordinates are float32", compared=False)],
+        "affine linear": [Peer("CuPy affine_transform", lambda: turn(1), inner, tolerance=FLOAT32_COORDINATES,
+                               note="its coordinates are float32")],
+        "affine bspline3": [Peer("CuPy affine_transform", lambda: turn(3), inner, tolerance=FLOAT32_COORDINATES,
+                                 note="its coordinates are float32")],
+        "elastic linear": [Peer("CuPy map_coordinates", warp, note="not compared: coordinates given, of noise", compared=False)],
         **{f"gaussian {s}": [Peer("CuPy gaussian_filter", lambda s=s: nd.gaussian_filter(c, s))] for s in (1, 2, 4)},
         "percentiles 1 and 99": [Peer("CuPy percentile", lambda: cp.percentile(c, cp.asarray([1.0, 99.0])))],
         "flip": [Peer("CuPy", lambda: cp.ascontiguousarray(c[::-1, ::-1, ::-1]))],

@@ -143,9 +143,9 @@ class HostGather {
 
 template <class T>
 struct BitsOf {
-  using type = std::conditional_t<
-      sizeof(T) == 1, std::uint8_t,
-      std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+  using type = std::conditional_t<sizeof(T) == 1, std::uint8_t,
+                                  std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                                                     std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
 };
 
 bool moves_voxels(const GatherWork& work) {
@@ -171,9 +171,7 @@ void with_host_gather(const GatherWork& work, const void* input, const Body& bod
   });
 }
 
-VolumeInfo output_info(const GatherWork& work) {
-  return info_of(work.target_size, work.output_type, work.components);
-}
+VolumeInfo output_info(const GatherWork& work) { return info_of(work.target_size, work.output_type, work.components); }
 
 Volume on_host(const GatherWork& work, const Volume& input) {
   Volume output(output_info(work), Buffer::host(output_info(work).bytes()));
@@ -246,9 +244,9 @@ Volume data_for(Interpolation interpolation, const VolumeInfo& info, unsigned se
 }
 
 const std::vector<Interpolation> kInterpolations{
-    Interpolation::nearest,  Interpolation::label_linear, Interpolation::linear,   Interpolation::cubic,
-    Interpolation::bspline2, Interpolation::bspline3,     Interpolation::bspline4, Interpolation::bspline5,
-    Interpolation::lanczos3};
+    Interpolation::nearest,  Interpolation::label_linear, Interpolation::linear,
+    Interpolation::cubic,    Interpolation::bspline2,     Interpolation::bspline3,
+    Interpolation::bspline4, Interpolation::bspline5,     Interpolation::lanczos3};
 const std::vector<Boundary> kBoundaries{Boundary::constant, Boundary::grid_constant, Boundary::nearest,
                                         Boundary::mirror,   Boundary::reflect,       Boundary::wrap,
                                         Boundary::grid_wrap};
@@ -372,9 +370,8 @@ TEST_F(GatherGpu, WindowOfTheTarget) {
   for (const Interpolation interpolation :
        {Interpolation::nearest, Interpolation::label_linear, Interpolation::linear, Interpolation::bspline3}) {
     const Volume input = data_for(interpolation, info_of({33, 34, 35}, DataType::float32, 2));
-    for (const auto& [begin, end] : {std::pair<Index3, Index3>{{3, 5, 2}, {30, 29, 31}},
-                                     {{0, 0, 0}, {70, 36, 1}},
-                                     {{9, 9, 9}, {9, 30, 30}}}) {
+    for (const auto& [begin, end] :
+         {std::pair<Index3, Index3>{{3, 5, 2}, {30, 29, 31}}, {{0, 0, 0}, {70, 36, 1}}, {{9, 9, 9}, {9, 30, 30}}}) {
       GatherWork work = work_for(input.info(), {70, 36, 37}, interpolation);
       work.window_begin = begin;
       work.window_end = end;
@@ -496,8 +493,7 @@ TEST_F(GatherGpu, NaNAndInfinityStayLocal) {
       if (whole_steps) work.start = affine_of(Matrix3::identity(), {1, 0, 0});
       const auto kinds = [](const Volume& volume) {
         std::vector<double> kinds;
-        for (const double value : values_of(volume))
-          kinds.push_back(std::isnan(value) ? 1 : std::isinf(value) ? 2 : 0);
+        for (const double value : values_of(volume)) kinds.push_back(std::isnan(value) ? 1 : std::isinf(value) ? 2 : 0);
         return kinds;
       };
       EXPECT_EQ(kinds(on_cuda(work, input, {})), kinds(on_host(work, input))) << words(work);

@@ -31,7 +31,8 @@ FieldParams params_of(const FieldWork& field, const std::array<std::size_t, 3>& 
     const std::size_t from = order[std::size_t(row)];
     params.size[row] = field.size[std::size_t(row)];
     params.offset.at[row] = field.offset[from];
-    for (int column = 0; column < 3; ++column) params.linear[row][column] = field.linear[int(from)][std::size_t(column)];
+    for (int column = 0; column < 3; ++column)
+      params.linear[row][column] = field.linear[int(from)][std::size_t(column)];
   }
   return params;
 }
@@ -60,8 +61,9 @@ GatherPlan::GatherPlan(DeviceContext& context, const GatherWork& work) {
   for (std::size_t a = 0; a < 3; ++a) {
     const SourceAxis& axis = work.source[order[a]];
     std::copy_n(start.m[order[a]], 4, params_.start.m[a]);
-    params_.axes[a] = {axis.size,  axis.offset, axis.stride,
-                       axis.begin, axis.end,    axis.elements.empty() ? nullptr : tables_.at<std::int64_t>(at_elements[a])};
+    params_.axes[a] = {axis.size,   axis.offset,
+                       axis.stride, axis.begin,
+                       axis.end,    axis.elements.empty() ? nullptr : tables_.at<std::int64_t>(at_elements[a])};
     params_.size[a] = std::int32_t(work.target_size[a]);
     params_.between[a] = std::uint32_t(std::max<std::int64_t>(axis.size - 2, 0));
     params_.last[a] = double(axis.size - 1) + volpipe::gather::kSnap;
@@ -105,33 +107,53 @@ void plan_reach(Box& box, const Params& params, int taps, const std::array<int, 
   }
 }
 
-}  // namespace
-
-std::optional<Box> plan_box(DeviceContext& context, const Params& params, int taps, const std::array<int, 3>& tile,
-                            int pitch_step, int pitch_rest, std::size_t voxel_bytes, const void* input) {
-  constexpr std::size_t kMostBytes = 112 * 1024;  // two blocks of a multiprocessor
-  Box box{};
-  for (int a = 0; a < 3; ++a) {
-    double extent = 0;
-    for (int b = 0; b < 3; ++b) extent += std::fabs(params.start.m[a][b]) * (tile[std::size_t(b)] - 1);
-    if (!(extent < 128)) return {};
-    box.size[a] = int(extent + 1e-5) + 1 + taps;
-    box.step[a] = std::llround(std::ldexp(params.start.m[a][2], 32));
-  }
-  const auto is_multiple = [](std::int64_t n) { return n % 4 == 0; };
-  box.aligned = params.axes[0].stride == 1 && is_multiple(params.axes[1].stride) && is_multiple(params.axes[2].stride) &&
-                is_multiple(params.axes[1].offset) && is_multiple(params.axes[2].offset) &&
-                reinterpret_cast<std::uintptr_t>(input) % (4 * voxel_bytes) == 0;
-  box.size[0] = (box.size[0] + (box.aligned ? 3 : 0) + 3) / 4 * 4;
-  box.pitch = box.size[0] + (pitch_step + pitch_rest - box.size[0] % pitch_step) % pitch_step;
-  box.plane = (box.pitch * box.size[1] + 31) / 32 * 32;
+/// After plan_reach.
+void plan_moves(Box& box, const Params& params) {
   box.rows_at_once = kThreads / (box.size[0] / 4);
   box.planes_at_once = box.rows_at_once / box.size[1];
   box.rows_rest = box.rows_at_once % box.size[1];
+  const auto move = [&](int rows, int planes) {
+    Box::Move by{
+        rows * params.axes[1].stride + planes * params.axes[2].stride, rows * box.pitch + planes * box.plane, {}};
+    for (int a = 0; a < 3; ++a)
+      by.from_centre[a] = box.to_target[a][1] * float(rows) + box.to_target[a][2] * float(planes);
+    return by;
+  };
+  box.next = move(box.rows_rest, box.planes_at_once);
+  box.wrap = move(-box.size[1], 1);
+}
+
+}  // namespace
+
+std::optional<Box> plan_box(DeviceContext& context, const Params& params, int taps, const std::array<int, 3>& tile,
+                            std::size_t voxel_bytes, const void* input) {
+  constexpr std::size_t kMostBytes = 112 * 1024;  // two blocks of a multiprocessor
+  Box box{};
+  for (int a = 0; a < 3; ++a) {
+    constexpr double kSlack = 1e-6;  // the coordinates of voxels are rounded in other ways
+    box.least[a] = -kSlack;
+    box.most[a] = kSlack;
+    for (int b = 0; b < 3; ++b) {
+      const double along = params.start.m[a][b] * (tile[std::size_t(b)] - 1);
+      (along < 0 ? box.least : box.most)[a] += along;
+    }
+    const double extent = box.most[a] - box.least[a];
+    if (!(extent < 128)) return {};
+    box.size[a] = int(extent + kSlack) + 1 + taps;
+    box.step[a] = std::llround(std::ldexp(params.start.m[a][2], 32));
+  }
+  const auto is_multiple = [](std::int64_t n) { return n % 4 == 0; };
+  box.aligned = params.axes[0].stride == 1 && is_multiple(params.axes[1].stride) &&
+                is_multiple(params.axes[2].stride) && is_multiple(params.axes[1].offset) &&
+                is_multiple(params.axes[2].offset) && reinterpret_cast<std::uintptr_t>(input) % (4 * voxel_bytes) == 0;
+  box.size[0] = (box.size[0] + (box.aligned ? 3 : 0) + 3) / 4 * 4;
+  // So apart, the lanes of a warp, under a moderate rotation, lie on different banks of shared memory, most of them.
+  box.pitch = box.size[0] + (24 - box.size[0] % 16) % 16;
+  box.plane = (box.pitch * box.size[1] + 31) / 32 * 32;
   plan_reach(box, params, taps, tile);
+  plan_moves(box, params);
   int most = 0;
-  VOLPIPE_CHECK_CUDA(
-      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, context.device().index()));
+  VOLPIPE_CHECK_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, context.device().index()));
   if (shared_bytes(box) > std::min(kMostBytes, std::size_t(most))) return {};
   return box;
 }
@@ -142,7 +164,8 @@ void gather(DeviceContext& context, const GatherWork& work, const void* input, v
   const gathering::GatherPlan plan(context, work);
   const std::int64_t target_voxels = work.target_size[0] * work.target_size[1] * work.target_size[2];
   for (std::int64_t c = 0; c < work.components; ++c) {
-    const void* from = static_cast<const std::byte*>(input) + c * work.component_stride * std::int64_t(size_of(work.input_type));
+    const void* from =
+        static_cast<const std::byte*>(input) + c * work.component_stride * std::int64_t(size_of(work.input_type));
     void* to = static_cast<std::byte*>(output) + c * target_voxels * std::int64_t(size_of(work.output_type));
     switch (work.interpolation) {
       case Interpolation::nearest:

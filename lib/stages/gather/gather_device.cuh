@@ -1,5 +1,5 @@
-// What the kernels of gathers share: their parameters, the fast way from a coordinate to voxels, point maps with fields,
-// and the one kernel that deals target voxels to threads. For .cu files compiled with -fmad=false.
+// What the kernels of gathers share: their parameters, the fast way from a coordinate to voxels, point maps with
+// fields, and the one kernel that deals target voxels to threads. For .cu files compiled with -fmad=false.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ struct Params {
   std::int32_t size[3], window_begin[3], window_end[3];
   const FieldParams* fields;  ///< on the device
   int field_count;
-  bool is_row_spline;     ///< one B-spline field on a grid parallel to the target's: row_field
+  bool is_row_spline;  ///< one B-spline field on a grid parallel to the target's: row_field
   FieldParams row_field;
   int row_columns;  ///< RowSpline::columns
 };
@@ -63,9 +63,9 @@ struct Fills {
   Value outside, view, window;
 };
 
-/// Where plain strides reach all taps: from the tap `first` + rel of each axis on, rel in [0, count). Offsets are bytes;
-/// 32 bits wrap around, so that strides may be negative. Where taps were asked for side by side, the first axis steps from
-/// voxel to voxel, and `origin` is that of the tap that lies in front.
+/// Where plain strides reach all taps: from the tap `first` + rel of each axis on, rel in [0, count). Offsets are
+/// bytes; 32 bits wrap around, so that strides may be negative. Where taps were asked for side by side, the first axis
+/// steps from voxel to voxel, and `origin` is that of the tap that lies in front.
 template <class Offset>
 struct Inner {
   Offset origin, stride[3];
@@ -124,8 +124,7 @@ __device__ __forceinline__ Found<Offset> find(const Inner<Offset>& inner, const 
     rel[a] = std::uint32_t(first[a] - inner.first[a]);
     all &= rel[a] < inner.count[a];
   }
-  const Offset offset =
-      inner.origin + rel[0] * inner.stride[0] + rel[1] * inner.stride[1] + rel[2] * inner.stride[2];
+  const Offset offset = inner.origin + rel[0] * inner.stride[0] + rel[1] * inner.stride[1] + rel[2] * inner.stride[2];
   return {offset, all};
 }
 
@@ -149,8 +148,7 @@ __device__ inline std::int64_t element_of(const AxisView& axis, std::int64_t tap
 __device__ __forceinline__ bool is_outside(const Params& params, const Point& y) {
   bool inside = true;
 #pragma unroll
-  for (int a = 0; a < 3; ++a)
-    inside &= y.at[a] >= -volpipe::gather::kSnap && y.at[a] <= params.last[a];
+  for (int a = 0; a < 3; ++a) inside &= y.at[a] >= -volpipe::gather::kSnap && y.at[a] <= params.last[a];
   return !inside;
 }
 
@@ -300,8 +298,8 @@ class RowSpline {
 
 // ---- the kernels
 
-/// A warp's lanes lie on LX x LY x LZ target voxels, the warps of a block on WY x WZ such boxes; a thread takes PerThread
-/// voxels along x, Together of them at a time. Blocks: of a multiprocessor.
+/// A warp's lanes lie on LX x LY x LZ target voxels, the warps of a block on WY x WZ such boxes; a thread takes
+/// PerThread voxels along x, Together of them at a time. Blocks: of a multiprocessor.
 template <int LX, int LY, int LZ, int WY, int WZ, int PerThread, int Together, int Blocks>
 struct TileOf {
   static_assert(LX * LY * LZ == 32 && WY * WZ == kWarps && PerThread % Together == 0);
@@ -397,7 +395,8 @@ __global__ void __launch_bounds__(kThreads)
   const int voxels = 1 << (tiling.log_x + tiling.log_y + tiling.log_z);
   for (std::uint32_t t = blockIdx.x; t < count; t += gridDim.x) {
     const std::uint32_t tile = kListed ? list.tiles[t] : t;
-    const int x0 = int(tile % tiling.count_x) << tiling.log_x, y0 = int(tile / tiling.count_x % tiling.count_y) << tiling.log_y,
+    const int x0 = int(tile % tiling.count_x) << tiling.log_x,
+              y0 = int(tile / tiling.count_x % tiling.count_y) << tiling.log_y,
               z0 = int(tile / tiling.count_x / tiling.count_y) << tiling.log_z;
     for (int v = threadIdx.x; v < voxels; v += kThreads) {
       const int i = x0 + (v & ((1 << tiling.log_x) - 1)), j = y0 + (v >> tiling.log_x & ((1 << tiling.log_y) - 1)),
@@ -439,7 +438,8 @@ class GatherPlan {
   const Params& params() const { return params_; }
   /// Whether 32 bits reach every voxel of a component.
   bool is_narrow(std::size_t element_bytes) const;
-  /// For taps first to first + taps - 1; none with `side_by_side` where the first axis does not step from voxel to voxel.
+  /// For taps first to first + taps - 1; none with `side_by_side` where the first axis does not step from voxel to
+  /// voxel.
   template <class Offset>
   Inner<Offset> inner(std::size_t element_bytes, int taps, bool side_by_side) const {
     Inner<Offset> inner{};
@@ -481,9 +481,15 @@ Fills<A> fills_of(const GatherWork& work) {
 
 template <int kX, int kY, int kZ>
 Tiling tiling_of(const Params& params) {
-  static_assert(std::has_single_bit(unsigned(kX)) && std::has_single_bit(unsigned(kY)) && std::has_single_bit(unsigned(kZ)));
-  const auto count_x = std::uint32_t(divide_up(params.size[0], kX)), count_y = std::uint32_t(divide_up(params.size[1], kY));
-  return {std::countr_zero(unsigned(kX)), std::countr_zero(unsigned(kY)), std::countr_zero(unsigned(kZ)), count_x, count_y,
+  static_assert(std::has_single_bit(unsigned(kX)) && std::has_single_bit(unsigned(kY)) &&
+                std::has_single_bit(unsigned(kZ)));
+  const auto count_x = std::uint32_t(divide_up(params.size[0], kX)),
+             count_y = std::uint32_t(divide_up(params.size[1], kY));
+  return {std::countr_zero(unsigned(kX)),
+          std::countr_zero(unsigned(kY)),
+          std::countr_zero(unsigned(kZ)),
+          count_x,
+          count_y,
           count_x * count_y * std::uint32_t(divide_up(params.size[2], kZ))};
 }
 
@@ -508,8 +514,8 @@ void launch_with_rest(DeviceContext& context, const Params& params, const Tiling
   launch(dim3(tiling.count_x, tiling.count_y, tiling.count / tiling.count_x / tiling.count_y), rest);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
   const auto blocks = std::min<std::uint32_t>(tiling.count, std::uint32_t(multiprocessor_count(context)) * 8);
-  gather_rest<General, true><<<blocks, kThreads, 0, stream>>>(
-      params, general, static_cast<typename General::Value*>(output), tiling, rest);
+  gather_rest<General, true>
+      <<<blocks, kThreads, 0, stream>>>(params, general, static_cast<typename General::Value*>(output), tiling, rest);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
 }
 

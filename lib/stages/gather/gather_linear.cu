@@ -48,7 +48,8 @@ __device__ __noinline__ A linear_voxel(const Params& params, const T* input, con
   for (int a = 0; a < 3; ++a) {
     std::int64_t lower;
     t[a] = A(volpipe::gather::split(y.at[a], lower));
-    for (int d = 0; d < 2; ++d) element[a][d] = element_of(params.axes[a], lower + (t[a] == 0 ? 0 : d), params.boundary);
+    for (int d = 0; d < 2; ++d)
+      element[a][d] = element_of(params.axes[a], lower + (t[a] == 0 ? 0 : d), params.boundary);
   }
   return trilinear(t, [&](int dx, int dy, int dz) {
     return voxel_or_fill(input, fills, element[0][dx], element[1][dy], element[2][dz]);

@@ -35,9 +35,7 @@ struct Nearest {
     if (edge && place.inner) place.inner = !is_outside(params, y);
     return place;
   }
-  __device__ __forceinline__ T fast(const Params&, const Place& place) const {
-    return __ldg(at(input, place.offset));
-  }
+  __device__ __forceinline__ T fast(const Params&, const Place& place) const { return __ldg(at(input, place.offset)); }
   __device__ __forceinline__ T slow(const Params& params, const Point& y) const {
     return nearest_voxel(params, input, fills, y);
   }

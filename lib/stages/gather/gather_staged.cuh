@@ -9,56 +9,51 @@
 
 namespace volpipe::cuda::gathering {
 
-/// How target voxels are dealt: a warp's lanes lie on kLanesX voxels along x, a thread takes a column of kZ voxels.
-/// Rows of the box in shared memory are kPitchRest + a multiple of kPitchStep apart, so that the lanes of a warp, under a
-/// moderate rotation, lie on different banks, most of them.
+/// How target voxels are dealt: a warp's lanes lie on 8 x 4 voxels of a tile, a thread takes a column of kZ.
 template <int N>
 struct Staging {
-  static constexpr bool kRows = N > 2;
-  static constexpr int kX = kRows ? 32 : 16, kY = kRows ? 8 : 16, kZ = kRows ? 8 : 16, kLanesX = kRows ? 32 : 8;
-  static constexpr int kPitchStep = kRows ? 32 : 16, kPitchRest = kRows ? 0 : 8;
+  static constexpr int kX = 16, kY = 16, kZ = N == 2 ? 16 : 8;
 };
 
 /// The box of the source under any tile, as the host planned it. Lengths in voxels.
 struct Box {
-  std::int32_t size[3];                    ///< the first a multiple of 4
-  std::int32_t pitch, plane;               ///< in shared memory: from row to row, from plane to plane
-  std::int32_t rows_at_once;               ///< that the threads of a block take, four neighbours a thread
-  std::int32_t planes_at_once, rows_rest;  ///< rows_at_once over size[1]
-  bool aligned;                            ///< rows of the source begin at multiples of 4 voxels
-  std::int64_t step[3];                    ///< from target plane to target plane along each axis, in 2^-32
+  std::int32_t size[3];       ///< the first a multiple of 4
+  std::int32_t pitch, plane;  ///< in shared memory: from row to row, from plane to plane
+  bool aligned;               ///< rows of the source begin at multiples of 4 voxels
+  double least[3], most[3];   ///< coordinates of a tile, from those of its first voxel
+  std::int64_t step[3];       ///< from target plane to target plane along each axis, in 2^-32
+  /// The threads of a block take four neighbours each of rows_at_once rows; `next` is what that moves a thread by,
+  /// `wrap` what is more when it leaves a plane.
+  std::int32_t rows_at_once, planes_at_once, rows_rest;
+  struct Move {
+    std::int64_t from;     ///< in the source
+    std::int32_t to;       ///< in shared memory
+    float from_centre[3];  ///< along the target's axes
+  } next, wrap;
   /// From the source to the target, and how far along each of its axes from the centre of the tile four neighbours can
   /// lie of which a tap is one.
   float to_target[3][3], half[3], reach[3];
 };
 
-/// Four neighbours of the source as float.
-template <class T>
-__device__ __forceinline__ float4 load_four(const T* from, bool aligned) {
-  if (aligned) {
-    struct alignas(4 * sizeof(T)) Four {
-      T voxel[4];
-    };
-    const Four four = *reinterpret_cast<const Four*>(from);
-    return make_float4(float(four.voxel[0]), float(four.voxel[1]), float(four.voxel[2]), float(four.voxel[3]));
-  }
-  return make_float4(float(__ldg(from)), float(__ldg(from + 1)), float(__ldg(from + 2)), float(__ldg(from + 3)));
-}
-
 /// An element of an axis where it lies in 32 bits.
 inline constexpr std::uint32_t kNoElement = 0xfffffffeu, kFill = 0xfffffffeu, kViewFillElement = 0xffffffffu;
 
-/// Four neighbours of the source to shared memory, as float; complete after wait_for_copies and a barrier.
+/// Four neighbours of the source, aligned, to shared memory as float; there after wait_for_copies and a barrier.
 template <class T>
-__device__ __forceinline__ void copy_four(float* to, const T* from, bool aligned) {
+__device__ __forceinline__ void copy_four(float* to, const T* from) {
 #if __CUDA_ARCH__ >= 800
-  if constexpr (std::is_same_v<T, float>)
-    if (aligned) {
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(std::uint32_t(__cvta_generic_to_shared(to))), "l"(from));
-      return;
-    }
+  if constexpr (std::is_same_v<T, float>) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(std::uint32_t(__cvta_generic_to_shared(to))),
+                 "l"(from));
+    return;
+  }
 #endif
-  *reinterpret_cast<float4*>(to) = load_four(from, aligned);
+  struct alignas(4 * sizeof(T)) Four {
+    T voxel[4];
+  };
+  const Four four = *reinterpret_cast<const Four*>(from);
+  *reinterpret_cast<float4*>(to) =
+      make_float4(float(four.voxel[0]), float(four.voxel[1]), float(four.voxel[2]), float(four.voxel[3]));
 }
 __device__ __forceinline__ void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
@@ -72,43 +67,50 @@ __device__ __forceinline__ void stage(const Params& params, const Box& box, cons
                                       float* voxels, const std::int32_t (&low)[3], const Point& corner) {
   const int row4 = box.size[0] / 4, row = int(threadIdx.x) / row4, x = 4 * (int(threadIdx.x) - row * row4);
   int z = row / box.size[1], y = row - z * box.size[1];
-  const auto next = [&] {
-    z += box.planes_at_once;
-    y += box.rows_rest;
-    if (y >= box.size[1]) {
-      y -= box.size[1];
-      ++z;
-    }
-  };
   float from_centre[3];
-#pragma unroll
-  for (int a = 0; a < 3; ++a) {
-    from_centre[a] = -box.half[a];
-#pragma unroll
-    for (int b = 0; b < 3; ++b)
-      from_centre[a] = fmaf(box.to_target[a][b], float(double(low[b]) - corner.at[b]) + (b == 0 ? float(x) + 1.5f : 0.f),
-                            from_centre[a]);
-  }
-  const auto is_needed = [&] {
-    bool needed = true;
-#pragma unroll
-    for (int a = 0; a < 3; ++a)
-      needed &= fabsf(fmaf(box.to_target[a][1], float(y), fmaf(box.to_target[a][2], float(z), from_centre[a]))) <=
-                box.reach[a];
-    return needed;
-  };
   bool inner = params.axes[0].stride == 1;
 #pragma unroll
-  for (int a = 0; a < 3; ++a) inner &= low[a] >= params.axes[a].begin && low[a] + box.size[a] <= params.axes[a].end;
-  if (inner) {
-    const T* from = input + params.axes[0].offset + low[0] + x;
-    const std::int64_t stride_y = params.axes[1].stride, stride_z = params.axes[2].stride;
-    from += params.axes[1].offset + low[1] * stride_y + params.axes[2].offset + low[2] * stride_z;
-    if (row < box.rows_at_once)
-      for (; z < box.size[2]; next())
-        if (is_needed())
-          copy_four(voxels + z * box.plane + y * box.pitch + x, from + (y * stride_y + z * stride_z), box.aligned);
+  for (int a = 0; a < 3; ++a) {
+    const float p[3] = {float(low[0] - corner.at[0]) + float(x) + 1.5f, float(low[1] - corner.at[1]) + float(y),
+                        float(low[2] - corner.at[2]) + float(z)};
+    from_centre[a] =
+        fmaf(box.to_target[a][0], p[0], fmaf(box.to_target[a][1], p[1], fmaf(box.to_target[a][2], p[2], -box.half[a])));
+    inner &= low[a] >= params.axes[a].begin && low[a] + box.size[a] <= params.axes[a].end;
+  }
+  const std::int64_t stride_y = params.axes[1].stride, stride_z = params.axes[2].stride;
+  const T* from = input + (params.axes[0].offset + low[0] + x) + (params.axes[1].offset + (low[1] + y) * stride_y) +
+                  (params.axes[2].offset + (low[2] + z) * stride_z);  // where the box is inner
+  float* to = voxels + z * box.plane + y * box.pitch + x;
+  const auto move = [&](const Box::Move& by) {
+    from += by.from;
+    to += by.to;
+#pragma unroll
+    for (int a = 0; a < 3; ++a) from_centre[a] += by.from_centre[a];
+  };
+  const auto for_each_needed = [&](const auto& body) {
+    if (row >= box.rows_at_once) return;
+    while (z < box.size[2]) {
+      if (fabsf(from_centre[0]) <= box.reach[0] && fabsf(from_centre[1]) <= box.reach[1] &&
+          fabsf(from_centre[2]) <= box.reach[2])
+        body();
+      z += box.planes_at_once;
+      y += box.rows_rest;
+      move(box.next);
+      if (y >= box.size[1]) {
+        y -= box.size[1];
+        ++z;
+        move(box.wrap);
+      }
+    }
+  };
+  if (inner && box.aligned) {
+    for_each_needed([&] { copy_four(to, from); });
     wait_for_copies();
+  } else if (inner) {
+    for_each_needed([&] {
+      *reinterpret_cast<float4*>(to) =
+          make_float4(float(__ldg(from)), float(__ldg(from + 1)), float(__ldg(from + 2)), float(__ldg(from + 3)));
+    });
   } else {
     auto* const elements_x = reinterpret_cast<std::uint32_t*>(voxels + box.plane * box.size[2]);
     std::uint32_t* const elements_y = elements_x + box.size[0];
@@ -121,21 +123,32 @@ __device__ __forceinline__ void stage(const Params& params, const Box& box, cons
       elements_x[e] = element == kOutside ? kFill : element == kViewFill ? kViewFillElement : std::uint32_t(element);
     }
     __syncthreads();
-    if (row < box.rows_at_once)
-      for (; z < box.size[2]; next()) {
-        if (!is_needed()) continue;
-        const std::uint32_t ey = elements_y[y], ez = elements_z[z];
-        const auto voxel = [&](int v) {
-          const std::uint32_t ex = elements_x[x + v];
-          if (ex == kFill || ey == kFill || ez == kFill) return fills.outside;
-          if (ex == kViewFillElement || ey == kViewFillElement || ez == kViewFillElement) return fills.view;
-          return float(__ldg(input + (ex + ey + ez)));
-        };
-        *reinterpret_cast<float4*>(voxels + z * box.plane + y * box.pitch + x) =
-            make_float4(voxel(0), voxel(1), voxel(2), voxel(3));
-      }
+    for_each_needed([&] {
+      const std::uint32_t ey = elements_y[y], ez = elements_z[z];
+      const auto voxel = [&](int v) {
+        const std::uint32_t ex = elements_x[x + v];
+        if (ex == kFill || ey == kFill || ez == kFill) return fills.outside;
+        if (ex == kViewFillElement || ey == kViewFillElement || ez == kViewFillElement) return fills.view;
+        return float(__ldg(input + (ex + ey + ez)));
+      };
+      *reinterpret_cast<float4*>(to) = make_float4(voxel(0), voxel(1), voxel(2), voxel(3));
+    });
   }
   __syncthreads();
+}
+
+/// tap_weights for the interpolations of N taps.
+template <int N>
+__device__ __forceinline__ void weights_of(Interpolation interpolation, float t, float (&w)[N]) {
+  using volpipe::gather::tap_weights;
+  if constexpr (N == 3) tap_weights(Interpolation::bspline2, t, w);
+  else if constexpr (N == 5) tap_weights(Interpolation::bspline4, t, w);
+  else if constexpr (N == 4)
+    interpolation == Interpolation::cubic ? tap_weights(Interpolation::cubic, t, w)
+                                          : tap_weights(Interpolation::bspline3, t, w);
+  else
+    interpolation == Interpolation::bspline5 ? tap_weights(Interpolation::bspline5, t, w)
+                                             : tap_weights(Interpolation::lanczos3, t, w);
 }
 
 template <int N>
@@ -153,7 +166,7 @@ __device__ __forceinline__ float staged_value(const Params& params, const Box& b
   } else {
     float w[3][N];
 #pragma unroll
-    for (int a = 0; a < 3; ++a) volpipe::gather::tap_weights(params.interpolation, t[a], w[a]);
+    for (int a = 0; a < 3; ++a) weights_of<N>(params.interpolation, t[a], w[a]);
     float sum = 0;
 #pragma unroll
     for (int dz = 0; dz < N; ++dz) {
@@ -174,7 +187,7 @@ __device__ __forceinline__ float staged_value(const Params& params, const Box& b
 
 /// What gather_inner does, without fields.
 template <class T, int N>
-__global__ void __launch_bounds__(kThreads, N == 2 ? 4 : 2)
+__global__ void __launch_bounds__(kThreads, N == 2 ? 4 : 3)
     gather_staged(const __grid_constant__ Params params, const __grid_constant__ Box box, const T* input,
                   const Fills<float> fills, float* output, const TileList rest) {
   using Tile = Staging<N>;
@@ -188,10 +201,7 @@ __global__ void __launch_bounds__(kThreads, N == 2 ? 4 : 2)
   bool meets = true, within = true;
 #pragma unroll
   for (int a = 0; a < 3; ++a) {
-    const double(&m)[4] = params.start.m[a];
-    const double along[3] = {m[0] * (Tile::kX - 1), m[1] * (Tile::kY - 1), m[2] * (kZ - 1)};
-    const double least = corner.at[a] + (fmin(along[0], 0.0) + fmin(along[1], 0.0) + fmin(along[2], 0.0)) - 1e-6;
-    const double most = corner.at[a] + (fmax(along[0], 0.0) + fmax(along[1], 0.0) + fmax(along[2], 0.0)) + 1e-6;
+    const double least = corner.at[a] + box.least[a], most = corner.at[a] + box.most[a];
     meets &= most >= 0 && least <= params.last[a];
     within &= least >= 0 && most <= params.last[a] - 1e-6;
     low[a] = int(floor(least + kMiddle)) - (N - 1) / 2;
@@ -201,22 +211,20 @@ __global__ void __launch_bounds__(kThreads, N == 2 ? 4 : 2)
   auto* const voxels = reinterpret_cast<float*>(shared);
   if (meets) stage(params, box, input, fills, voxels, low, corner);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  constexpr int kAcross = Tile::kX / Tile::kLanesX, kLanesY = 32 / Tile::kLanesX;
-  const int i = x0 + lane % Tile::kLanesX + warp % kAcross * Tile::kLanesX;
-  const int j = y0 + lane / Tile::kLanesX + warp / kAcross * kLanesY;
+  const int i = x0 + lane % 8 + warp % 2 * 8, j = y0 + lane / 8 + warp / 2 * 4;
   bool missed = false;
+  float finite = 0;  // NaN after a value that is not finite
   if (i < params.size[0] && j < params.size[1]) {
     const std::int64_t target_plane = std::int64_t(params.size[0]) * params.size[1];
     float* target = output + z0 * target_plane + std::int64_t(j) * params.size[0] + i;
     const int end = min(z0 + kZ, params.size[2]);
     const bool column_in_window = i >= params.window_begin[0] && i < params.window_end[0] &&
                                   j >= params.window_begin[1] && j < params.window_end[1];
-    const auto sample = [&](const std::int32_t (&tap)[3], const std::uint32_t (&fraction)[3]) {
+    const auto sample = [&](const std::int32_t(&tap)[3], const std::uint32_t(&fraction)[3]) {
       const float t[3] = {to_float(fraction[0]) - float(kMiddle), to_float(fraction[1]) - float(kMiddle),
                           to_float(fraction[2]) - float(kMiddle)};
-      const float value =
-          staged_value<N>(params, box, voxels + (tap[2] * box.plane + tap[1] * box.pitch + tap[0]), t);
-      missed |= !is_finite(value);
+      const float value = staged_value<N>(params, box, voxels + (tap[2] * box.plane + tap[1] * box.pitch + tap[0]), t);
+      finite = std::fma(value, 0.f, finite);
       return value;
     };
     if (within && column_in_window && z0 >= params.window_begin[2] && end <= params.window_end[2]) {
@@ -259,13 +267,13 @@ __global__ void __launch_bounds__(kThreads, N == 2 ? 4 : 2)
       }
     }
   }
-  if (__syncthreads_or(missed) && threadIdx.x == 0)
+  if (__syncthreads_or(missed || finite != 0) && threadIdx.x == 0)
     rest.tiles[atomicAdd(rest.count, 1)] = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
 }
 
 /// Host: a box for tiles of `tile` voxels and `taps` taps an axis; none where it is too large to stage.
 std::optional<Box> plan_box(DeviceContext& context, const Params& params, int taps, const std::array<int, 3>& tile,
-                            int pitch_step, int pitch_rest, std::size_t voxel_bytes, const void* input);
+                            std::size_t voxel_bytes, const void* input);
 
 /// Shared memory of a box.
 inline std::size_t shared_bytes(const Box& box) {
@@ -280,8 +288,7 @@ bool launch_staged(DeviceContext& context, const GatherPlan& plan, const T* inpu
   using Tile = Staging<N>;
   const Params& params = plan.params();
   if (params.field_count || !plan.is_narrow(sizeof(T)) || !fits_grid(params)) return false;
-  const std::optional<Box> box = plan_box(context, params, N, {Tile::kX, Tile::kY, Tile::kZ}, Tile::kPitchStep,
-                                          Tile::kPitchRest, sizeof(T), input);
+  const std::optional<Box> box = plan_box(context, params, N, {Tile::kX, Tile::kY, Tile::kZ}, sizeof(T), input);
   if (!box) return false;
   const std::size_t bytes = shared_bytes(*box);
   const auto kernel = gather_staged<T, N>;

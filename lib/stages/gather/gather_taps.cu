@@ -105,7 +105,7 @@ struct Taps {
 };
 
 using Tile = TileOf<16, 2, 1, 4, 2, 1, 1, 4>;
-using RowTile = TileOf<16, 2, 1, 4, 2, 8, 1, 3>;
+using RowTile = TileOf<16, 2, 1, 4, 2, 2, 1, 3>;
 
 template <class T, class A, int N>
 void gather_with(DeviceContext& context, const GatherWork& work, const GatherPlan& plan, const void* input,
