@@ -23,9 +23,7 @@ bool reads_any_type(Interpolation interpolation) {
   return moves_bits(interpolation) || interpolation == Interpolation::linear;
 }
 
-bool is_lattice(const VolumeInfo& input, const GridMap& map) {
-  return map.copies() && map.output.dtype == input.dtype;
-}
+bool is_lattice(const VolumeInfo& input, const GridMap& map) { return map.copies() && map.output.dtype == input.dtype; }
 
 /// What runs before the gather, and with which fill value.
 struct Pass {
@@ -67,8 +65,7 @@ std::vector<Pass> passes_before(const VolumeInfo& input, const GatherMap& map, d
   if (!is_lattice(input, before) && is_floating(map.output.dtype)) before.output.dtype = map.output.dtype;
   if (is_bspline(map.interpolation)) {
     const GridMap filter = prefilter(map);
-    if (auto both = compose(filter, before))
-      return {{std::move(*both), filter.uses_fill() ? fill_value : before_fill}};
+    if (auto both = compose(filter, before)) return {{std::move(*both), filter.uses_fill() ? fill_value : before_fill}};
     std::vector<Pass> passes;
     passes.push_back({std::move(before), before_fill});
     passes.push_back({filter, fill_value});

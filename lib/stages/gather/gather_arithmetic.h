@@ -162,8 +162,8 @@ VOLPIPE_HD constexpr int tap_count(Interpolation interpolation) {
   }
 }
 
-/// Where the taps lie whose weights are tap_weights(interpolation, t): t in [-1/2, 1/2) around the middle tap for an odd
-/// number of taps, in [0, 1) beyond the lower of the two middle taps for an even one.
+/// Where the taps lie whose weights are tap_weights(interpolation, t): t in [-1/2, 1/2) around the middle tap for an
+/// odd number of taps, in [0, 1) beyond the lower of the two middle taps for an even one.
 template <class Index>
 VOLPIPE_HD inline double first_tap(Interpolation interpolation, double c, Index& first) {
   double lower = std::floor(c + 0.5), t = c - lower;
@@ -190,8 +190,8 @@ VOLPIPE_HD inline A lanczos_sine(A x) {
   return std::fma(sum, z, A(1)) * x;
 }
 
-/// Weights of the taps (linear has its own path). Sources: Unser 1999 for the B-splines, Keys 1981 (a = -1/2) for cubic,
-/// Duchon 1979 for Lanczos.
+/// Weights of the taps (linear has its own path). Sources: Unser 1999 for the B-splines, Keys 1981 (a = -1/2) for
+/// cubic, Duchon 1979 for Lanczos.
 template <class A>
 VOLPIPE_HD inline void tap_weights(Interpolation interpolation, A t, A* w) {
   const A u = 1 - t;
@@ -254,8 +254,9 @@ VOLPIPE_HD inline void tap_weights(Interpolation interpolation, A t, A* w) {
       }
       const A scale = 1 / sum;
       for (int tap = 0; tap < 6; ++tap) {
-        const bool at_tap = tap == 2 ? t == 0 : tap == 3 && t == 1;  // float rounds t to 1
-        w[tap] = t == 0 || t == 1 ? A(at_tap) : ratios[tap] * scale;
+        w[tap] = ratios[tap] * scale;
+        w[tap] = t == 0 ? A(tap == 2) : w[tap];
+        w[tap] = t == 1 ? A(tap == 3) : w[tap];  // float rounds t to 1
       }
     }
   }
@@ -306,8 +307,8 @@ VOLPIPE_HD inline void linear_vector(const FieldView<V>& field, const Point& p, 
   }
 }
 
-/// One axis of a cubic B-spline field: the first of four coefficients and their weights. False outside [1, size - 2], and
-/// where there are not four.
+/// One axis of a cubic B-spline field: the first of four coefficients and their weights. False outside [1, size - 2],
+/// and where there are not four.
 template <class V>
 VOLPIPE_HD inline bool spline_taps(double c, std::int64_t size, std::int64_t& first, V (&w)[4]) {
   const double last = double(size - 2);
