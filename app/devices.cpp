@@ -4,6 +4,7 @@
 
 #include "command.h"
 #include "device/context.h"
+#include "pipeline/report.h"
 #include "settings.h"
 
 namespace volpipe::app {
@@ -20,7 +21,7 @@ Json to_json(const DeviceInfo& info) {
 void print(const DeviceInfo& info) {
   if (info.usable)
     std::printf("%-8s %s, %s, %s\n", info.device.name().c_str(), info.name.c_str(), info.detail.c_str(),
-                human_bytes(double(info.memory_bytes)).c_str());
+                human_bytes(info.memory_bytes).c_str());
   else std::printf("%-8s not usable: %s\n", info.device.name().c_str(), info.reason.c_str());
 }
 

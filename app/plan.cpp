@@ -66,6 +66,17 @@ std::vector<std::string> images_after(const StageEntry& stage, const ImageInfos&
   return names;
 }
 
+template <class E>
+std::string word(E value) {
+  return EnumNames<E>::names[static_cast<std::size_t>(value)];
+}
+
+/// How a group samples between voxels; empty where it does not, or where it smooths as well.
+std::optional<GridSampling> sampling_of(const Group& group) {
+  if (group.kind == GroupKind::gather) return GridSampling{group.gather.interpolation, group.gather.boundary};
+  return group.kind == GroupKind::separable && group.map.computes ? group.map.sampling : std::nullopt;
+}
+
 void print(const Pipeline& pipeline, const Item& item, const Plan& plan, const DeviceChoice& device) {
   std::cout << item.id << (pipeline.repeat > 1 ? " (version " + std::to_string(item.repeat) + ")" : "") << " on "
             << device.used.name() << (device.fallback_reason.empty() ? "" : " (" + device.fallback_reason + ")")
@@ -78,7 +89,10 @@ void print(const Pipeline& pipeline, const Item& item, const Plan& plan, const D
                   << in_words(plan.after_stage[i].at(name)) << "\n";
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     const Group& group = plan.groups[g];
-    std::cout << "  group " << g << " (" << kind_of(group) << ", " << group.image << "): " << stages_of(pipeline, group)
+    const auto sampling = sampling_of(group);
+    std::cout << "  group " << g << " (" << kind_of(group)
+              << (sampling ? ", " + word(sampling->interpolation) + ", " + word(sampling->boundary) : "") << ", "
+              << group.image << "): " << stages_of(pipeline, group)
               << (group.ended_by.empty() ? "" : "; ends: " + group.ended_by) << "\n";
   }
   for (std::size_t index : plan.guessed)
@@ -87,7 +101,7 @@ void print(const Pipeline& pipeline, const Item& item, const Plan& plan, const D
   for (std::size_t index : plan.skipped)
     std::cout << "  left out by its probability: " << pipeline.stages[index].label << "\n";
   for (const auto& [name, info] : plan.outputs) std::cout << "  out   " << name << ": " << in_words(info) << "\n";
-  std::cout << "  peak memory of volumes: " << human_bytes(double(plan.peak_device_bytes)) << "\n";
+  std::cout << "  peak memory of volumes: " << human_bytes(plan.peak_device_bytes) << "\n";
 }
 
 Json to_json(const Pipeline& pipeline, const Item& item, const Plan& plan, const DeviceChoice& device) {
@@ -110,6 +124,10 @@ Json to_json(const Pipeline& pipeline, const Item& item, const Plan& plan, const
                       {"stages", labels},
                       {"ended_by", group.ended_by},
                       {"output", volpipe::to_json(group.output)}});
+    if (const auto sampling = sampling_of(group)) {
+      groups.back()["interpolation"] = word(sampling->interpolation);
+      groups.back()["boundary"] = word(sampling->boundary);
+    }
   }
   Json guessed = Json::array();
   for (std::size_t index : plan.guessed) guessed.push_back(pipeline.stages[index].label);

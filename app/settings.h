@@ -21,7 +21,5 @@ std::uint64_t parse_seed(const std::string& text);
 /// "3/16" -> {3, 16}. Throws Error(usage).
 std::pair<int, int> parse_shard(const std::string& text);
 
-/// "12.3 MiB"
-std::string human_bytes(double bytes);
 
 }  // namespace volpipe::app

@@ -1,5 +1,6 @@
 #include "pipeline/file_cache.h"
 
+#include <filesystem>
 #include <fstream>
 
 #include "io/io.h"
@@ -24,6 +25,8 @@ std::string read_bytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string bytes(kLargestSmallFile + 1, '\0');
   file.read(bytes.data(), std::streamsize(bytes.size()));
+  if (std::error_code ignored; !file.is_open() && !std::filesystem::exists(path, ignored))
+    throw Error(ErrorCode::input, "there is no such file").with_path(path);
   if (!file.is_open() || file.bad()) throw Error(ErrorCode::input, "the file cannot be read").with_path(path);
   bytes.resize(std::size_t(file.gcount()));
   if (bytes.size() > kLargestSmallFile)

@@ -257,7 +257,7 @@ class SpecReader {
   }
 
   bool check_file(const std::string& name, const std::string& pointer, Reference reference) {
-    if (name.find('{') != std::string::npos) return true;  // found for each item
+    if (name.find('{') != std::string::npos) return check_fields(name, pointer);  // found for each item
     std::error_code ignored;
     const std::string path = (std::filesystem::path(folder_) / name).string();
     if (std::filesystem::exists(path, ignored)) return true;
@@ -294,7 +294,10 @@ class SpecReader {
   }
 
   void rearrange_images(const StageEntry& stage, const RearrangingStage& rearranging) {
-    const std::vector<std::string> made = rearranging.makes(stage.images);
+    std::vector<std::string> made;
+    try {
+      made = rearranging.makes(stage.images);
+    } catch (const Error& error) { return faults_.add(stage.pointer, error.what()); }
     const ImageKind kind = stage.images.empty() ? ImageKind::image : find_image(stage.images.front())->kind;
     std::erase_if(images_, [&](const KnownImage& image) {
       return std::find(stage.images.begin(), stage.images.end(), image.name) != stage.images.end();
@@ -420,14 +423,21 @@ class SpecReader {
       faults_.add(pointer, "with \"repeat\" the path must hold {repeat}, such as \"{dir}/{stem}_{repeat}.nii.gz\"");
   }
 
-  void check_path_fields(const std::string& path, const std::string& pointer) {
+  bool check_fields(const std::string& path, const std::string& pointer) {
+    bool known = true;
     for (std::size_t open = path.find('{'); open != std::string::npos; open = path.find('{', open + 1)) {
       const std::size_t close = path.find('}', open);
       const std::string name = path.substr(open + 1, close == std::string::npos ? 40 : close - open - 1);
-      if (std::find(kPathFields.begin(), kPathFields.end(), name) == kPathFields.end())
-        faults_.add(pointer, "there is no field {" + name + "}" + did_you_mean(name, kPathFields) +
-                                 "; fields are {dir} {stem} {name} {id} {repeat}");
+      if (std::find(kPathFields.begin(), kPathFields.end(), name) != kPathFields.end()) continue;
+      faults_.add(pointer, "there is no field {" + name + "}" + did_you_mean(name, kPathFields) +
+                               "; fields are {dir} {stem} {name} {id} {repeat}");
+      known = false;
     }
+    return known;
+  }
+
+  void check_path_fields(const std::string& path, const std::string& pointer) {
+    check_fields(path, pointer);
     if (std::any_of(path.begin(), path.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
       faults_.add(pointer, "an output path cannot hold control characters");
     if (path.starts_with("/"))

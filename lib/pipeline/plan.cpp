@@ -215,10 +215,14 @@ class Planner {
   static void compute_in_double(SpatialForm& form) {
     if (auto* grid = std::get_if<GridMap>(&form)) {
       if (grid->computes) grid->output.dtype = DataType::float64;
-    } else if (auto& gather = std::get<GatherMap>(form); gather.output.dtype == DataType::float32) {
-      gather.output.dtype = DataType::float64;
-      if (gather.before.computes) gather.before.output.dtype = DataType::float64;
+      return;
     }
+    auto& gather = std::get<GatherMap>(form);
+    if (gather.before.computes) gather.before.output.dtype = DataType::float64;
+    const bool copies =
+        gather.interpolation == Interpolation::nearest || gather.interpolation == Interpolation::label_linear;
+    if (!copies) gather.output.dtype = DataType::float64;
+    else if (gather.interpolation == Interpolation::nearest) gather.output.dtype = gather.before.output.dtype;
   }
 
   static SpatialForm form_of(const Group& group) {
@@ -254,17 +258,21 @@ class Planner {
     if (request.image.empty()) request.image = images.front();
     if (!now_.contains(request.image))
       throw Error(ErrorCode::input, "the image '" + request.image + "' is missing from this item");
-    const VolumeInfo measured = now_.at(request.image);
+    MeasuringStage::Measurement measured{request.image, now_.at(request.image), {}};
     close(request.image, "its voxels decide " + entry.label);
     if (request.mask.kind == Mask::Kind::image) {
-      check_mask(request.mask.image, measured);
+      check_mask(request.mask.image, measured.info);
       close(request.mask.image, "its voxels decide " + entry.label);
     }
-    std::optional<IndexBox> box = IndexBox{{}, measured.geometry.size()};
-    if (measure_) box = measure_(plan_.groups, request);
-    else plan_.guessed.push_back(index);
+    if (measure_) {
+      measured.box = measure_(plan_.groups, request);
+    } else {
+      measured.box = IndexBox{{}, measured.info.geometry.size()};
+      measured.guessed = true;
+      plan_.guessed.push_back(index);
+    }
     for (const std::string& image : images) {
-      GridMap map = stage.map(now_.at(image), measured, box);
+      GridMap map = stage.map(image, now_.at(image), measured);
       add_spatial(index, entry, {std::move(map), {}}, image);
     }
   }

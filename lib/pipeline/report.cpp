@@ -178,6 +178,16 @@ Json make_report(const RunRecord& run, const Pipeline& pipeline, const std::vect
   return report;
 }
 
+std::string human_bytes(std::size_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = double(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  return text;
+}
+
 std::string version() { return VOLPIPE_VERSION; }
 
 std::string build_description() {

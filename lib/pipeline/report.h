@@ -74,6 +74,9 @@ Json to_json(const VolumeInfo& info);
 /// The report of DESIGN section 4; `command_line` as typed.
 Json make_report(const RunRecord& run, const Pipeline& pipeline, const std::vector<std::string>& command_line);
 
+/// "1.5 GiB"
+std::string human_bytes(std::size_t bytes);
+
 /// "0.1.0", and how it was built ("Release, CUDA 13.0").
 std::string version();
 std::string build_description();

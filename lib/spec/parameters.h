@@ -129,6 +129,12 @@ struct AffineMatrix {
 /// enumerators count from 0 in the same order.
 template <class E>
 struct EnumNames;
+/// What lengths of a stage are given in.
+enum class Units : std::uint8_t { mm, voxel };
+template <>
+struct EnumNames<Units> {
+  static constexpr std::array names{"mm", "voxel"};
+};
 template <>
 struct EnumNames<DataType> {
   static constexpr std::array names{"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"};

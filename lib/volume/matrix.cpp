@@ -1,5 +1,6 @@
 #include "volume/matrix.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "volume/error.h"
@@ -48,6 +49,20 @@ double dot(const Vec3& a, const Vec3& b) { return a[0] * b[0] + a[1] * b[1] + a[
 double norm(const Vec3& v) { return std::sqrt(dot(v, v)); }
 Vec3 cross(const Vec3& a, const Vec3& b) {
   return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
+}
+
+Box3 box_around(const Affine& map, const Box3& box) {
+  Box3 around{map(box.low), map(box.low)};
+  for (int corner = 1; corner < 8; ++corner) {
+    Vec3 at;
+    for (std::size_t axis = 0; axis < 3; ++axis) at[axis] = (corner >> axis & 1) ? box.high[axis] : box.low[axis];
+    const Vec3 mapped = map(at);
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      around.low[axis] = std::min(around.low[axis], mapped[axis]);
+      around.high[axis] = std::max(around.high[axis], mapped[axis]);
+    }
+  }
+  return around;
 }
 
 }  // namespace volpipe

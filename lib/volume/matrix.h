@@ -36,6 +36,14 @@ struct Affine {
   bool operator==(const Affine&) const = default;
 };
 
+/// An axis-aligned box.
+struct Box3 {
+  Vec3 low{}, high{};
+};
+
+/// The smallest box around what `map` makes of `box`.
+Box3 box_around(const Affine& map, const Box3& box);
+
 Vec3 operator+(const Vec3& a, const Vec3& b);
 Vec3 operator-(const Vec3& a, const Vec3& b);
 Vec3 operator*(double s, const Vec3& v);

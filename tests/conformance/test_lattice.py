@@ -4,6 +4,7 @@ import unittest
 
 import nibabel
 import numpy as np
+import scipy.ndimage
 from nibabel import orientations
 
 import oracle
@@ -13,7 +14,9 @@ from support import (
     NO_SHARED,
     ORIENTATIONS,
     SHARED,
+    affine,
     assert_affine,
+    assert_close,
     data,
     image,
     load,
@@ -58,6 +61,58 @@ class Lattice(unittest.TestCase):
                 lambda a: np.transpose(a, order),
                 lambda s: lattice_affine(s.affine, np.eye(3)[:, order], 0),
             )
+
+    def test_rotate90(self):
+        for text, first, second in (("xy", 0, 1), ("yx", 1, 0), ("xz", 0, 2), ("zy", 2, 1)):
+            for k in (1, 2, 3, -1, 4, 6):
+
+                def place(source):
+                    """Each quarter turn by itself: axis `first` comes from `second` reversed, `second` from `first`."""
+                    matrix, shape = source.affine, list(source.shape)
+                    for _ in range(k % 4):
+                        step, offset = np.eye(3), np.zeros(3)
+                        step[[first, second]] = step[[second, first]]
+                        step[second, first], offset[second] = -1, shape[second] - 1
+                        matrix = lattice_affine(matrix, step, offset)
+                        shape[first], shape[second] = shape[second], shape[first]
+                    return matrix
+
+                stage = {"op": "rotate90", "axes": text, "k": k}
+                self.check(stage, lambda a: np.rot90(a, k, (first, second)), place)
+
+    def test_rotate90_in_the_world(self):
+        source = random_image((7, 4, 5), "int16", spacing=(0.5, 2, 3), angles=(10, -20, 30), origin=(5, 6, 7))
+        got = run([{"op": "rotate90", "move_world": True}], {"a": source})["a"]
+        np.testing.assert_array_equal(data(got), np.rot90(data(source)))
+        directions = source.affine[:3, :3] / [0.5, 2, 3]
+        wanted = np.eye(4)
+        wanted[:3, :3] = directions * [2, 0.5, 3]
+        centre = source.affine @ [3, 1.5, 2, 1]
+        wanted[:3, 3] = centre[:3] - wanted[:3, :3] @ [1.5, 3, 2]
+        assert_affine(got.affine, wanted)
+
+    def test_crop_foreground(self):
+        array = np.zeros((17, 13, 9), np.int16)
+        array[4:9, 3:12, 2:5] = np.arange(135).reshape(5, 9, 3) - 60
+        array[6, 0, 0] = 3
+        images = {"a": image(array, affine((0.8, 1.3, 2.5), (10, -20, 35), (-30, 12, 55)))}
+        inside = np.argwhere(array > 20)
+        low, high = inside.min(0), inside.max(0) + 1
+        block = tuple(map(slice, low, high))
+        self.check(
+            {"op": "crop_foreground", "mask": {"above": 20}},
+            lambda a: a[block],
+            lambda s: lattice_affine(s.affine, np.eye(3), low),
+            images,
+        )
+        margin = np.ceil(3 / np.array([0.8, 1.3, 2.5])).astype(int)
+        clipped = np.maximum(low - margin, 0), np.minimum(high + margin, array.shape)
+        self.check(
+            {"op": "crop_foreground", "mask": {"above": 20}, "margin": 3},
+            lambda a: a[tuple(map(slice, *clipped))],
+            lambda s: lattice_affine(s.affine, np.eye(3), clipped[0]),
+            images,
+        )
 
     def test_crop(self):
         images = {"a": random_image((17, 13, 9), "int16", angles=(10, 20, 30))}
@@ -141,6 +196,23 @@ class Lattice(unittest.TestCase):
         got = data(run([{"op": "flip", "axes": "x"}], {"a": image(array)})["a"])
         self.assertEqual(got.tobytes(), np.ascontiguousarray(array[::-1]).tobytes())
 
+    def test_select_frames(self):
+        images = {"a": random_image((4, 3, 5, 6), "int16")}
+        self.check({"op": "select_frames", "frames": [4, -1, 0]}, lambda a: a[..., [4, -1, 0]], None, images)
+        for start, stop, step in ((1, None, 2), (None, None, -1), (-3, 99, None), (99, 1, -2)):
+            given = {"start": start, "stop": stop, "step": step}
+            stage = {"op": "select_frames", **{name: value for name, value in given.items() if value is not None}}
+            self.check(stage, lambda a: a[..., slice(start, stop, step)], None, images)
+
+    def test_split_and_stack(self):
+        images = {"a": random_image((4, 3, 6, 3), "int16", angles=(5, 5, 5))}
+        split = {"op": "split", "into": ["p", "q", "r"]}
+        stack = {"op": "stack", "on": ["r", "p", "q"], "output": "image"}  # of channels, the fifth axis of NIfTI
+        self.check([split, stack], lambda a: a[..., None, [2, 0, 1]], lambda s: s.affine, images)
+        split["axis"] = "z"
+        stack = {"op": "stack", "on": ["p", "q"], "axis": "z", "output": "image"}
+        self.check([split, stack], lambda a: a[:, :, :4], lambda s: s.affine, images)
+
     def test_frames(self):
         images = {"a": random_image((4, 3, 5, 6), "int16")}
         self.check({"op": "flip", "axes": "z"}, lambda a: np.flip(a, 2), None, images)
@@ -184,6 +256,26 @@ class Reorient(unittest.TestCase):
         for name, got in results.items():
             np.testing.assert_array_equal(data(got), data(first), name)
             self.assertLess(np.abs(got.affine - first.affine).max(), 1e-3, name)
+
+
+class Untilt(unittest.TestCase):
+    def test_a_tilted_series_is_scipy_on_an_upright_grid(self):
+        matrix = affine((0.8, 0.9, 5), (3, -8, 20), (10, 20, 30))
+        tilted = matrix.copy()
+        tilted[:3, 2] += 0.31 * 5 / 0.9 * matrix[:3, 1]  # slices shifted along y
+        tilted = tilted.astype(np.float32).astype(float)
+        source = image(np.random.default_rng(1).normal(100, 30, (12, 11, 9)).astype(np.float32), tilted)
+        got = run([{"op": "untilt", "fill": -500}], {"a": source})["a"]
+        np.testing.assert_allclose(got.affine[:3, :2], tilted[:3, :2], atol=1e-5)
+        steps = got.affine[:3, :3]
+        np.testing.assert_allclose(steps.T @ steps, np.diag([0.64, 0.81, 25]), atol=1e-4)
+        self.assertEqual(got.shape, (12, 11 + int(np.ceil(8 * 0.31 * 5 / 0.9)), 9))
+        to_source = np.linalg.inv(tilted) @ got.affine
+        targets = np.indices(got.shape).reshape(3, -1)
+        index = to_source @ np.vstack([targets, np.ones(targets.shape[1])])
+        index = np.where(np.abs(index - np.round(index)) < 1e-4, np.round(index), index)[:3]
+        wanted = scipy.ndimage.map_coordinates(data(source).astype(float), index, order=1, mode="constant", cval=-500)
+        assert_close(data(got).reshape(-1), wanted, "untilt", 1e-4)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "support/oriented_grids.h"
 #include "support/separable_reference.h"
 #include "volume/error.h"
 
@@ -10,42 +11,12 @@ namespace volpipe {
 namespace {
 
 using namespace testing;
+using testing_support::orientation_codes;
 
-Matrix3 rotation() {  // about z by 20 degrees, then about x by 10
-  const double a = 0.3490658503988659, b = 0.17453292519943295;
-  const Matrix3 about_z{{{{std::cos(a), -std::sin(a), 0}, {std::sin(a), std::cos(a), 0}, {0, 0, 1}}}};
-  const Matrix3 about_x{{{{1, 0, 0}, {0, std::cos(b), -std::sin(b)}, {0, std::sin(b), std::cos(b)}}}};
-  return about_x * about_z;
-}
-
-/// An oblique grid of the given orientation code.
 VolumeInfo oriented(const std::string& code, const Index3& size = {7, 5, 6}) {
-  VolumeInfo ras = info_of(size);
-  ras.geometry = Geometry::from_spacing(size, {0.7, 1.3, 2.9}, {-11, 23, 5}, rotation());
-  const AxisOrder order = axis_order_for(ras.geometry, code);
-  Affine map{Matrix3{}, {}};
-  Index3 turned;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    const auto source = std::size_t(order.source_axis[axis]);
-    turned[axis] = size[source];
-    map.linear[int(source)][axis] = order.flipped[axis] ? -1 : 1;
-    map.offset[source] = order.flipped[axis] ? double(size[source] - 1) : 0;
-  }
-  ras.geometry = ras.geometry.remapped(turned, map);
-  return ras;
-}
-
-std::vector<std::string> orientation_codes() {
-  std::vector<std::string> codes;
-  for (std::string order : {"RAS", "RSA", "ARS", "ASR", "SRA", "SAR"})
-    for (int signs = 0; signs < 8; ++signs) {
-      std::string code = order;
-      for (int i = 0; i < 3; ++i)
-        if (signs >> i & 1)
-          code[std::size_t(i)] = code[std::size_t(i)] == 'R' ? 'L' : code[std::size_t(i)] == 'A' ? 'P' : 'I';
-      codes.push_back(code);
-    }
-  return codes;
+  VolumeInfo info = info_of(size);
+  info.geometry = testing_support::oriented_grid(code, size);
+  return info;
 }
 
 /// World position of the one voxel that is not 0.
@@ -73,7 +44,7 @@ std::string fault_of(const char* entry) {
 
 std::string refusal_of(const char* entry, const VolumeInfo& input) {
   try {
-    map_of(entry, input);
+    spatial_map_of(Json::parse(entry), input);
   } catch (const Error& error) { return error.what(); }
   return "";
 }
@@ -84,6 +55,9 @@ TEST(Lattice, KeepsEveryVoxelInItsPlace) {
                                         R"({"op":"flip","axes":"yz"})",
                                         R"({"op":"permute","order":"zxy"})",
                                         R"({"op":"permute","order":[1,0,2]})",
+                                        R"({"op":"rotate90"})",
+                                        R"({"op":"rotate90","axes":"yz","k":2})",
+                                        R"({"op":"rotate90","axes":"xz","k":-1})",
                                         R"({"op":"reorient","axes":"RAS"})",
                                         R"({"op":"reorient","axes":"IPL"})",
                                         R"({"op":"crop","start":[1,1,1],"size":4})",
@@ -117,11 +91,6 @@ TEST(Reorient, ReachesAll48AndComesBack) {
     EXPECT_TRUE(same_grid(back.geometry(), input.geometry(), 1e-9));
     EXPECT_EQ(values_of(back), values_of(input));
   }
-}
-
-TEST(Flip, MoveWorldKeepsTheGrid) {
-  const VolumeInfo input = oriented("LPS");
-  EXPECT_EQ(map_of(R"({"op":"flip","axes":"x","move_world":true})", input).output.geometry, input.geometry);
 }
 
 TEST(Crop, BoxTakesVoxelsWhoseCentresLieInside) {
@@ -225,7 +194,8 @@ TEST(Resample, ExtentAndCenterPlaceTheFirstVoxel) {
 }
 
 TEST(Resample, RoundedAffinesGiveTheSameGrid) {
-  const Geometry exact = Geometry::from_spacing({512, 401, 129}, {0.7, 0.9, 2.5}, {100, -200, 30}, rotation());
+  const Geometry exact =
+      Geometry::from_spacing({512, 401, 129}, {0.7, 0.9, 2.5}, {100, -200, 30}, testing_support::oblique_rotation());
   Affine rounded = exact.index_to_world();
   for (int i = 0; i < 3; ++i) {
     rounded.offset[std::size_t(i)] = double(float(rounded.offset[std::size_t(i)]));

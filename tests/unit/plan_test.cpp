@@ -28,7 +28,7 @@ TEST(Plan, FusesPointwiseRunsAndMapsOfTheGrid) {
   ASSERT_EQ(plan.groups.size(), 3u);
   EXPECT_THAT(plan.groups[0].stages, testing::ElementsAre(0, 1, 2));
   EXPECT_THAT(plan.groups[1].stages, testing::ElementsAre(3, 4));
-  EXPECT_THAT(plan.groups[1].ended_by, HasSubstr("grid follows"));
+  EXPECT_THAT(plan.groups[1].ended_by, HasSubstr("a geometric stage follows"));
   EXPECT_EQ(plan.outputs.at("image").geometry.size(), (Index3{3, 3, 3}));
 }
 

@@ -8,17 +8,7 @@ namespace volpipe {
 
 namespace {
 
-enum class Units : std::uint8_t { mm, voxel };
 constexpr double kLongestRadius = 16384;  // voxels
-
-}  // namespace
-
-template <>
-struct EnumNames<Units> {
-  static constexpr std::array names{"mm", "voxel"};
-};
-
-namespace {
 
 class Gaussian final : public SeparableStage {
  public:

@@ -7,6 +7,7 @@
 
 #include "stages/gather/executors.h"
 #include "stages/gather/fields.h"
+#include "stages/gather/label_vote.h"
 #include "stages/separable/bspline.h"
 #include "volume/error.h"
 
@@ -155,6 +156,7 @@ void check_types(DataType source, const GatherMap& map) {
 Volume apply_gather(DeviceContext& context, const Volume& input, const GatherMap& map, double fill_value,
                     double before_fill, const ImageLookup& images) {
   check_fits(input.info(), map);
+  if (votes_by_label(map)) return vote_by_label(context, input, map, fill_value, before_fill, images);
   const std::vector<Pass> passes = passes_before(input.info(), map, fill_value, before_fill);
   std::optional<Volume> made;
   for (const Pass& pass : passes) made = apply_map(context, made ? *made : input, pass.map, pass.fill);
@@ -187,6 +189,7 @@ Volume apply_gather(DeviceContext& context, const Volume& input, const GatherMap
 }
 
 std::size_t scratch_bytes(const VolumeInfo& input, const GatherMap& map) {
+  if (votes_by_label(map)) return vote_scratch_bytes(input, map);
   std::size_t most = 0, held = 0;
   const VolumeInfo* source = &input;
   const std::vector<Pass> passes = passes_before(input, map, 0, 0);

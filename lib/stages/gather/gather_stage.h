@@ -39,10 +39,15 @@ class MeasuringStage : public Stage {
     std::string image;  ///< empty: the first image the stage acts on
     Mask mask;
   };
+  struct Measurement {
+    std::string image;  ///< the one that was asked for
+    VolumeInfo info;
+    std::optional<IndexBox> box;  ///< its smallest block that holds all selected voxels; empty when there are none
+    bool guessed = false;         ///< no voxel was looked at yet and the box is the whole image: what a smaller box
+                                  ///< would mend is no fault
+  };
   virtual Request request() const = 0;
-  /// `box`: smallest block of `measured` that holds all selected voxels; empty when there are none.
-  virtual GridMap map(const VolumeInfo& input, const VolumeInfo& measured,
-                      const std::optional<IndexBox>& box) const = 0;
+  virtual GridMap map(const std::string& image, const VolumeInfo& input, const Measurement& measured) const = 0;
 };
 
 /// A stage that moves whole components or blocks between images of the item: it takes some away and makes others.

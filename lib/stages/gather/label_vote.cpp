@@ -47,6 +47,10 @@ Volume indicator(DeviceContext& context, const Volume& labels, double label) {
 
 }  // namespace
 
+bool votes_by_label(const GatherMap& map) {
+  return map.interpolation == Interpolation::label_linear && map.before.computes;
+}
+
 Volume vote_by_label(DeviceContext& context, const Volume& labels, const GatherMap& map, double fill_value,
                      double before_fill, const ImageLookup& images) {
   GatherMap share_map = map;

@@ -5,6 +5,9 @@
 
 namespace volpipe {
 
+/// True for label_linear of labels that map.before smooths.
+bool votes_by_label(const GatherMap& map);
+
 /// For every target voxel the label whose share is largest: each label's voxels as an image of 0 and 1, smoothed by
 /// map.before, sampled linearly. The smaller label wins a tie. Labels go one by one, so
 /// that memory does not grow with their number. Throws Error(unsupported) when the labels span more than 2^24 values.

@@ -14,11 +14,6 @@ FieldStep inverse_of(FieldStep step) {
       for (double& entry : row) entry = -entry;
     return step;
   }
-  if (step.field.exponential) {  // exp(-v)
-    for (auto& row : step.linear.m)
-      for (double& entry : row) entry = -entry;
-    return step;
-  }
   switch (step.use) {
     case FieldStep::Use::add:
       step.use = FieldStep::Use::undo;

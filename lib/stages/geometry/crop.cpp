@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "stages/geometry/grid_maps.h"
 #include "volume/error.h"
@@ -20,12 +19,11 @@ std::string in_words(const Index3& index) {
 
 class Crop final : public SeparableStage {
  public:
-  using Corner = std::array<double, 3>;
   struct Params {
     std::optional<PerAxis<std::int64_t>> start{};
-    std::optional<Corner> center{};
+    std::optional<Vec3> center{};
     std::optional<PerAxis<std::int64_t>> size{};
-    std::optional<std::array<Corner, 2>> box{};
+    std::optional<std::array<Vec3, 2>> box{};
     bool clip = false;
   };
 
@@ -55,7 +53,7 @@ class Crop final : public SeparableStage {
                   "the crop starts at voxel " + in_words(block.start) + " with " + size_in_words(block.size) +
                       ", the image has " + size_in_words(n) +
                       (empty ? ": nothing is left; move the crop" : ": keep inside it, or set \"clip\": true"));
-    return window_map(input, kept.start, kept.size, Boundary::constant, {});
+    return window_map(input, kept.start, kept.size, {});
   }
 
  private:
@@ -70,22 +68,11 @@ class Crop final : public SeparableStage {
 
   /// Voxels whose centres lie between the two corners, in voxel space; a thousandth of a voxel is forgiven.
   Block block_of_box(const Geometry& geometry) const {
-    const Affine to_index = geometry.world_to_index();
-    Vec3 low, high;
-    low.fill(std::numeric_limits<double>::infinity());
-    high.fill(-std::numeric_limits<double>::infinity());
-    for (int corner = 0; corner < 8; ++corner) {
-      const Vec3 index =
-          to_index({(*params_.box)[corner & 1][0], (*params_.box)[corner >> 1 & 1][1], (*params_.box)[corner >> 2][2]});
-      for (std::size_t axis = 0; axis < 3; ++axis) {
-        low[axis] = std::min(low[axis], index[axis]);
-        high[axis] = std::max(high[axis], index[axis]);
-      }
-    }
+    const Box3 around = box_around(geometry.world_to_index(), {params_.box->front(), params_.box->back()});
     Block block;
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      const double begin = std::clamp(std::ceil(low[axis] - 1e-3), -1e15, 1e15);
-      const double end = std::clamp(std::floor(high[axis] + 1e-3), -1e15, 1e15);
+      const double begin = std::clamp(std::ceil(around.low[axis] - 1e-3), -1e15, 1e15);
+      const double end = std::clamp(std::floor(around.high[axis] + 1e-3), -1e15, 1e15);
       block.start[axis] = std::int64_t(begin);
       block.size[axis] = std::int64_t(end - begin) + 1;
     }
@@ -110,7 +97,7 @@ StageDefinition stage_crop() {
           .add("center", &Crop::Params::center, {.min = -1e9, .max = 1e9, .unit = "voxel"},
                "voxel that becomes number size / 2, with 'size'")
           .add("size", &Crop::Params::size, {.min = 1, .max = 1e9, .unit = "voxel"}, "voxels kept along each axis")
-          .add("box", &Crop::Params::box, {.unit = "mm"},
+          .add("box", &Crop::Params::box, {.min = -1e9, .max = 1e9, .unit = "mm"},
                "two opposite corners in RAS world millimetres: voxels whose centres lie inside; on an oblique grid the "
                "block around the box")
           .add("clip", &Crop::Params::clip, {}, "keep what lies inside the image instead of failing"));

@@ -6,11 +6,8 @@ namespace {
 
 class CropOrPad final : public SeparableStage {
  public:
-  struct Params {
+  struct Params : FitParams {
     PerAxis<std::optional<std::int64_t>> size{};
-    Boundary boundary = Boundary::constant;
-    Fill fill{};
-    Alignment align = Alignment::center;
   };
 
   explicit CropOrPad(Params params) : params_(std::move(params)) {}
@@ -19,7 +16,7 @@ class CropOrPad final : public SeparableStage {
     Index3 size;
     for (std::size_t axis = 0; axis < 3; ++axis)
       size[axis] = params_.size.value[axis].value_or(input.geometry.size()[axis]);
-    return fit_map(input, size, params_.align, params_.boundary, params_.fill);
+    return fit_map(input, size, params_);
   }
 
  private:
@@ -29,19 +26,17 @@ class CropOrPad final : public SeparableStage {
 }  // namespace
 
 StageDefinition stage_crop_or_pad() {
-  return define_stage<CropOrPad>(
-      {.op = "crop_or_pad",
-       .family = "geometry",
-       .summary = "crop or pad each axis to a size",
-       .targets = StageTargets::all,
-       .example = {{"op", "crop_or_pad"}, {"size", {16, 24, nullptr}}}},
-      Parameters<CropOrPad::Params>()
-          .add("size", &CropOrPad::Params::size, {.min = 1, .max = 1e9, .unit = "voxel", .required = true},
-               "voxels along each axis; null keeps an axis")
-          .add("boundary", &CropOrPad::Params::boundary, {}, "what new voxels hold")
-          .add("fill", &CropOrPad::Params::fill, {}, "value of new voxels for the constant boundaries")
-          .add("align", &CropOrPad::Params::align, {},
-               "which part of the image stays: its middle voxel (number size / 2), its start or its end"));
+  using Params = CropOrPad::Params;
+  Parameters<Params> parameters;
+  parameters.add("size", &Params::size, {.min = 1, .max = 1e9, .unit = "voxel", .required = true},
+                 "voxels along each axis; null keeps an axis");
+  add_fit_parameters(parameters);
+  return define_stage<CropOrPad>({.op = "crop_or_pad",
+                                  .family = "geometry",
+                                  .summary = "crop or pad each axis to a size",
+                                  .targets = StageTargets::all,
+                                  .example = {{"op", "crop_or_pad"}, {"size", {16, 24, nullptr}}}},
+                                 std::move(parameters));
 }
 
 }  // namespace volpipe

@@ -20,13 +20,10 @@ class Flip final : public SeparableStage {
     for (int axis = 0; axis < 3; ++axis) {
       const std::int64_t size = input.geometry.size()[std::size_t(axis)];
       const bool flipped = std::count(params_.axes.axes.begin(), params_.axes.axes.end(), axis) > 0;
-      rules[std::size_t(axis)] = flipped ? reversed_axis(size) : AxisRule{AxisMatrix::identity(size)};
+      rules[std::size_t(axis)] = whole_axis(size, flipped);
     }
     GridMap map = grid_map(input, {0, 1, 2}, std::move(rules));
-    if (params_.move_world) {
-      map.output.geometry = input.geometry;
-      map.moves_world = true;
-    }
+    if (params_.move_world) move_in_world(map, input);
     return map;
   }
 

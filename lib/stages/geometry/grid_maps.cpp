@@ -42,7 +42,8 @@ AxisMatrix sampled(std::int64_t size, const AxisSamples& samples, Interpolation 
 
 }  // namespace
 
-AxisRule reversed_axis(std::int64_t size) {
+AxisRule whole_axis(std::int64_t size, bool reversed) {
+  if (!reversed) return {AxisMatrix::identity(size)};
   std::vector<std::int64_t> source;
   for (std::int64_t j = 0; j < size; ++j) source.push_back(size - 1 - j);
   return {AxisMatrix::lattice(size, source), -1, double(size - 1)};
@@ -65,17 +66,40 @@ GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis,
   return map;
 }
 
-GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, Boundary boundary, Fill fill) {
+void move_in_world(GridMap& map, const VolumeInfo& input) {
+  map.moves_world = true;
+  const Geometry& from = input.geometry;
+  if (map.source_axis == kSameAxes) {
+    map.output.geometry = from;
+    return;
+  }
+  const Vec3 spacing = from.spacing();
+  Affine to = from.index_to_world();
+  Index3 size;
+  Vec3 middle, source_middle;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const auto source = std::size_t(map.source_axis[axis]);
+    size[axis] = from.size()[source];
+    middle[axis] = double(size[axis] - 1) / 2;
+    source_middle[axis] = double(from.size()[axis] - 1) / 2;
+    for (int row = 0; row < 3; ++row) to.linear[row][axis] *= spacing[source] / spacing[axis];
+  }
+  to.offset = from.to_world(source_middle) - to.linear * middle;
+  map.output.geometry = Geometry(size, to);
+}
+
+GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, const PaddingParams& padding) {
   check_grid_size(input, {double(size[0]), double(size[1]), double(size[2])});
   std::array<AxisRule, 3> rules;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const std::int64_t source_size = input.geometry.size()[axis];
     std::vector<std::int64_t> source;
-    for (std::int64_t j = 0; j < size[axis]; ++j) source.push_back(fold_index(start[axis] + j, source_size, boundary));
+    for (std::int64_t j = 0; j < size[axis]; ++j)
+      source.push_back(fold_index(start[axis] + j, source_size, padding.boundary));
     rules[axis] = {AxisMatrix::lattice(source_size, source), 1, double(start[axis])};
   }
-  GridMap map = grid_map(input, kSameAxes, std::move(rules), fill);
-  if (map.uses_fill()) check_fill(map.output, Boundary::constant, fill);
+  GridMap map = grid_map(input, kSameAxes, std::move(rules), padding.fill);
+  if (map.uses_fill()) check_fill(map.output, Boundary::constant, padding.fill);
   return map;
 }
 
@@ -100,14 +124,14 @@ void check_grid_size(const VolumeInfo& input, const Vec3& size) {
 
 double round_half_up(double voxels) { return std::max(1.0, std::floor(voxels + 0.5 + 1e-3)); }
 
-GridMap fit_map(const VolumeInfo& input, const Index3& size, Alignment align, Boundary boundary, Fill fill) {
+GridMap fit_map(const VolumeInfo& input, const Index3& size, const FitParams& params) {
   Index3 start{};
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const std::int64_t n = input.geometry.size()[axis];
-    if (align == Alignment::center) start[axis] = n / 2 - size[axis] / 2;
-    if (align == Alignment::end) start[axis] = n - size[axis];
+    if (params.align == Alignment::center) start[axis] = n / 2 - size[axis] / 2;
+    if (params.align == Alignment::end) start[axis] = n - size[axis];
   }
-  return window_map(input, start, size, boundary, fill);
+  return window_map(input, start, size, params);
 }
 
 std::string size_in_words(const Index3& size) {

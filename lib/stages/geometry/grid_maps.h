@@ -17,16 +17,33 @@ struct AxisRule {
   double scale = 1, offset = 0;
 };
 
-/// The axis run backwards.
-AxisRule reversed_axis(std::int64_t size);
+/// All of an axis, run backwards when `reversed`.
+AxisRule whole_axis(std::int64_t size, bool reversed = false);
 
 /// Target axis i from source axis source_axis[i] by rules[i]; pixel type and everything else are the input's.
 GridMap grid_map(const VolumeInfo& input, const std::array<int, 3>& source_axis, std::array<AxisRule, 3> rules,
                  Fill fill = {});
 
+/// Makes `map`, which turns and mirrors the whole grid of `input`, do so in the world: the output has the world centre
+/// and the directions of the input's voxel axes, and spacing and size of the source axes.
+void move_in_world(GridMap& map, const VolumeInfo& input);
+
+/// What voxels outside the image hold.
+struct PaddingParams {
+  Boundary boundary = Boundary::constant;
+  Fill fill{};
+};
+
+template <class P>
+void add_padding_parameters(Parameters<P>& parameters) {
+  parameters.add("boundary", static_cast<Boundary P::*>(&PaddingParams::boundary), {}, "what the new voxels hold")
+      .add("fill", static_cast<Fill P::*>(&PaddingParams::fill), {},
+           "value of the new voxels for the constant boundaries");
+}
+
 /// Voxels [start, start + size) of the infinite extension of the grid: a crop, a pad or both. Throws Error(usage) when
 /// voxels become a fill value that the pixel type cannot hold.
-GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, Boundary boundary, Fill fill);
+GridMap window_map(const VolumeInfo& input, const Index3& start, const Index3& size, const PaddingParams& padding);
 
 /// Throws Error(usage) naming the size when an axis has no voxel or more than 2^24 (unless the input's has), or the
 /// grid more than 2^40. To be asked before tables of that size are made.
@@ -43,8 +60,21 @@ struct EnumNames<Alignment> {
   static constexpr std::array names{"center", "start", "end"};
 };
 
+/// How an image meets a size: by padding and, where it is larger, by cropping.
+struct FitParams : PaddingParams {
+  Alignment align = Alignment::center;
+};
+
+template <class P>
+void add_fit_parameters(Parameters<P>& parameters) {
+  add_padding_parameters(parameters);
+  parameters.add("align", static_cast<Alignment P::*>(&FitParams::align), {},
+                 "which part of the image stays in place: its middle voxel (number size / 2 before and after), its "
+                 "start or its end");
+}
+
 /// Crops and pads each axis to `size`.
-GridMap fit_map(const VolumeInfo& input, const Index3& size, Alignment align, Boundary boundary, Fill fill);
+GridMap fit_map(const VolumeInfo& input, const Index3& size, const FitParams& params);
 
 /// "size 4 x 5 x 6"
 std::string size_in_words(const Index3& size);
@@ -58,16 +88,21 @@ struct SamplingParams {
 };
 
 template <class P>
-void add_sampling_parameters(Parameters<P>& parameters) {
+void add_interpolation_parameters(Parameters<P>& parameters) {
   parameters
       .add("interpolation", static_cast<std::optional<Interpolation> P::*>(&SamplingParams::interpolation), {},
            "how values of images between voxels are found (default linear); labels take nearest or label_linear "
            "(default nearest)")
       .add("boundary", static_cast<Boundary P::*>(&SamplingParams::boundary), {}, "what lies outside the image")
       .add("fill", static_cast<Fill P::*>(&SamplingParams::fill), {},
-           "value outside the image for the constant boundaries")
-      .add("antialias", static_cast<std::optional<bool> P::*>(&SamplingParams::antialias), {},
-           "smooth before an axis is reduced; default on, off for labels and nearest");
+           "value outside the image for the constant boundaries");
+}
+
+template <class P>
+void add_sampling_parameters(Parameters<P>& parameters) {
+  add_interpolation_parameters(parameters);
+  parameters.add("antialias", static_cast<std::optional<bool> P::*>(&SamplingParams::antialias), {},
+                 "smooth before an axis is reduced; default on, off for labels and nearest");
 }
 
 /// Where the target voxels of one axis lie: source coordinates for the values, scale and offset for the geometry.

@@ -1,8 +1,6 @@
 #include "stages/geometry/moved_grid.h"
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "volume/error.h"
 
@@ -37,21 +35,10 @@ void notice_empty_overlap(const VolumeInfo& input, SpatialMap& map) {
   if (!map.pull.is_affine()) return;
   const Geometry& target = map.output().geometry;
   const Affine to_source = input.geometry.world_to_index() * map.pull.affine() * target.index_to_world();
-  Vec3 low, high;
-  low.fill(std::numeric_limits<double>::infinity());
-  high.fill(-std::numeric_limits<double>::infinity());
-  for (int corner = 0; corner < 8; ++corner) {
-    Vec3 at;
-    for (std::size_t axis = 0; axis < 3; ++axis)
-      at[axis] = (corner >> axis & 1) ? double(target.size()[axis] - 1) : 0.0;
-    const Vec3 source = to_source(at);
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      low[axis] = std::min(low[axis], source[axis]);
-      high[axis] = std::max(high[axis], source[axis]);
-    }
-  }
+  const Index3& n = target.size();
+  const Box3 centres = box_around(to_source, {{}, {double(n[0] - 1), double(n[1] - 1), double(n[2] - 1)}});
   for (std::size_t axis = 0; axis < 3; ++axis)
-    if (high[axis] < -0.5 || low[axis] > double(input.geometry.size()[axis]) - 0.5) {
+    if (centres.high[axis] < -0.5 || centres.low[axis] > double(input.geometry.size()[axis]) - 0.5) {
       map.notices.add("no_overlap", "the result shows nothing of the image: the two grids do not overlap in the world");
       return;
     }

@@ -11,12 +11,6 @@ struct EnumNames<OutputGrid> {
   static constexpr std::array names{"same", "fit"};
 };
 
-enum class Units : std::uint8_t { mm, voxel };
-template <>
-struct EnumNames<Units> {
-  static constexpr std::array names{"mm", "voxel"};
-};
-
 struct GridParams {
   OutputGrid grid = OutputGrid::same;
   std::optional<ImageOrFile> reference{};

@@ -6,11 +6,9 @@ namespace {
 
 class Pad final : public SeparableStage {
  public:
-  struct Params {
+  struct Params : PaddingParams {
     PerAxis<std::int64_t> before{};
     PerAxis<std::int64_t> after{};
-    Boundary boundary = Boundary::constant;
-    Fill fill{};
   };
 
   explicit Pad(Params params) : params_(std::move(params)) {}
@@ -21,7 +19,7 @@ class Pad final : public SeparableStage {
       start[axis] = -params_.before.value[axis];
       size[axis] = input.geometry.size()[axis] + params_.before.value[axis] + params_.after.value[axis];
     }
-    return window_map(input, start, size, params_.boundary, params_.fill);
+    return window_map(input, start, size, params_);
   }
 
  private:
@@ -31,17 +29,17 @@ class Pad final : public SeparableStage {
 }  // namespace
 
 StageDefinition stage_pad() {
-  return define_stage<Pad>(
-      {.op = "pad",
-       .family = "geometry",
-       .summary = "add voxels before and after each axis",
-       .targets = StageTargets::all,
-       .example = {{"op", "pad"}, {"before", 2}, {"after", {1, 2, 3}}, {"boundary", "reflect"}}},
-      Parameters<Pad::Params>()
-          .add("before", &Pad::Params::before, {.min = 0, .max = 1e9, .unit = "voxel"}, "voxels added before the first")
-          .add("after", &Pad::Params::after, {.min = 0, .max = 1e9, .unit = "voxel"}, "voxels added after the last")
-          .add("boundary", &Pad::Params::boundary, {}, "what the new voxels hold")
-          .add("fill", &Pad::Params::fill, {}, "value of the new voxels for the constant boundaries"));
+  using Params = Pad::Params;
+  Parameters<Params> parameters;
+  parameters.add("before", &Params::before, {.min = 0, .max = 1e9, .unit = "voxel"}, "voxels added before the first")
+      .add("after", &Params::after, {.min = 0, .max = 1e9, .unit = "voxel"}, "voxels added after the last");
+  add_padding_parameters(parameters);
+  return define_stage<Pad>({.op = "pad",
+                            .family = "geometry",
+                            .summary = "add voxels before and after each axis",
+                            .targets = StageTargets::all,
+                            .example = {{"op", "pad"}, {"before", 2}, {"after", {1, 2, 3}}, {"boundary", "reflect"}}},
+                           std::move(parameters));
 }
 
 }  // namespace volpipe

@@ -6,11 +6,8 @@ namespace {
 
 class PadDivisible final : public SeparableStage {
  public:
-  struct Params {
+  struct Params : FitParams {
     PerAxis<std::int64_t> k{};
-    Boundary boundary = Boundary::constant;
-    Fill fill{};
-    Alignment align = Alignment::center;
   };
 
   explicit PadDivisible(Params params) : params_(std::move(params)) {}
@@ -21,7 +18,7 @@ class PadDivisible final : public SeparableStage {
       const std::int64_t k = params_.k.value[axis];
       size[axis] = (size[axis] + k - 1) / k * k;
     }
-    return fit_map(input, size, params_.align, params_.boundary, params_.fill);
+    return fit_map(input, size, params_);
   }
 
  private:
@@ -31,20 +28,17 @@ class PadDivisible final : public SeparableStage {
 }  // namespace
 
 StageDefinition stage_pad_divisible() {
-  return define_stage<PadDivisible>(
-      {.op = "pad_divisible",
-       .family = "geometry",
-       .summary = "pad each axis to a multiple of k voxels",
-       .targets = StageTargets::all,
-       .example = {{"op", "pad_divisible"}, {"k", 16}}},
-      Parameters<PadDivisible::Params>()
-          .add("k", &PadDivisible::Params::k, {.min = 1, .max = 1e9, .unit = "voxel", .required = true},
-               "sizes become multiples of k")
-          .add("boundary", &PadDivisible::Params::boundary, {}, "what the new voxels hold")
-          .add("fill", &PadDivisible::Params::fill, {}, "value of the new voxels for the constant boundaries")
-          .add("align", &PadDivisible::Params::align, {},
-               "where the image lies in the result: its middle voxel (number size / 2) in the middle, at the start or "
-               "at the end"));
+  using Params = PadDivisible::Params;
+  Parameters<Params> parameters;
+  parameters.add("k", &Params::k, {.min = 1, .max = 1e9, .unit = "voxel", .required = true},
+                 "sizes become multiples of k");
+  add_fit_parameters(parameters);
+  return define_stage<PadDivisible>({.op = "pad_divisible",
+                                     .family = "geometry",
+                                     .summary = "pad each axis to a multiple of k voxels",
+                                     .targets = StageTargets::all,
+                                     .example = {{"op", "pad_divisible"}, {"k", 16}}},
+                                    std::move(parameters));
 }
 
 }  // namespace volpipe

@@ -8,11 +8,8 @@ namespace {
 
 class PadTo final : public SeparableStage {
  public:
-  struct Params {
+  struct Params : FitParams {
     PerAxis<std::optional<std::int64_t>> size{};
-    Boundary boundary = Boundary::constant;
-    Fill fill{};
-    Alignment align = Alignment::center;
   };
 
   explicit PadTo(Params params) : params_(std::move(params)) {}
@@ -21,7 +18,7 @@ class PadTo final : public SeparableStage {
     Index3 size = input.geometry.size();
     for (std::size_t axis = 0; axis < 3; ++axis)
       size[axis] = std::max(size[axis], params_.size.value[axis].value_or(1));
-    return fit_map(input, size, params_.align, params_.boundary, params_.fill);
+    return fit_map(input, size, params_);
   }
 
  private:
@@ -31,20 +28,17 @@ class PadTo final : public SeparableStage {
 }  // namespace
 
 StageDefinition stage_pad_to() {
-  return define_stage<PadTo>(
-      {.op = "pad_to",
-       .family = "geometry",
-       .summary = "pad each axis to at least a size",
-       .targets = StageTargets::all,
-       .example = {{"op", "pad_to"}, {"size", 24}}},
-      Parameters<PadTo::Params>()
-          .add("size", &PadTo::Params::size, {.min = 1, .max = 1e9, .unit = "voxel", .required = true},
-               "least voxels along each axis; null keeps an axis")
-          .add("boundary", &PadTo::Params::boundary, {}, "what the new voxels hold")
-          .add("fill", &PadTo::Params::fill, {}, "value of the new voxels for the constant boundaries")
-          .add("align", &PadTo::Params::align, {},
-               "where the image lies in the result: its middle voxel (number size / 2) in the middle, at the start or "
-               "at the end"));
+  using Params = PadTo::Params;
+  Parameters<Params> parameters;
+  parameters.add("size", &Params::size, {.min = 1, .max = 1e9, .unit = "voxel", .required = true},
+                 "least voxels along each axis; null keeps an axis");
+  add_fit_parameters(parameters);
+  return define_stage<PadTo>({.op = "pad_to",
+                              .family = "geometry",
+                              .summary = "pad each axis to at least a size",
+                              .targets = StageTargets::all,
+                              .example = {{"op", "pad_to"}, {"size", 24}}},
+                             std::move(parameters));
 }
 
 }  // namespace volpipe

@@ -26,15 +26,11 @@ class Reorient final : public SeparableStage {
     const AxisOrder order = axis_order_for(input.geometry, params_.axes);
     std::array<AxisRule, 3> rules;
     for (std::size_t axis = 0; axis < 3; ++axis)
-      rules[axis] = axis_rule(input.geometry.size()[std::size_t(order.source_axis[axis])], order.flipped[axis]);
+      rules[axis] = whole_axis(input.geometry.size()[std::size_t(order.source_axis[axis])], order.flipped[axis]);
     return grid_map(input, order.source_axis, std::move(rules));
   }
 
  private:
-  static AxisRule axis_rule(std::int64_t size, bool flipped) {
-    return flipped ? reversed_axis(size) : AxisRule{AxisMatrix::identity(size)};
-  }
-
   Params params_;
 };
 

@@ -8,6 +8,20 @@ namespace {
 
 enum class Grid : std::uint8_t { extent, center };
 
+/// Ratios of spacings that a header's rounding to float32 keeps from being simple ones are: 1.1 mm to 2.2 mm is 2, and
+/// whether a place half-way between two voxels (ties of nearest and label_linear) is one does not depend on the file.
+/// Nor is an axis worth resampling for as much as 1e-6.
+double without_header_rounding(double factor) {
+  constexpr double kHeaderRounding = 2e-7;
+  constexpr int kLargestDivisor = 16;
+  if (std::abs(factor - 1) <= 1e-6) return 1;
+  for (int divisor = 1; divisor <= kLargestDivisor; ++divisor) {
+    const double multiple = factor * divisor, whole = std::round(multiple);
+    if (std::abs(multiple - whole) <= kHeaderRounding * whole) return whole / divisor;
+  }
+  return factor;
+}
+
 }  // namespace
 
 template <>
@@ -31,9 +45,7 @@ class Resample final : public GatherStage {
     const Index3& n = input.geometry.size();
     Vec3 scale, size;
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      const double factor = params_.spacing.value[axis].value_or(spacing[axis]) / spacing[axis];
-      scale[axis] =
-          std::abs(factor - 1) <= 1e-6 ? 1.0 : factor;  // a rounded header does not make an axis worth resampling
+      scale[axis] = without_header_rounding(params_.spacing.value[axis].value_or(spacing[axis]) / spacing[axis]);
       size[axis] = params_.grid == Grid::extent ? round_half_up(double(n[axis]) / scale[axis])
                                                 : std::floor(double(n[axis] - 1) / scale[axis] + 0.5 + 1e-3) + 1;
     }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "stages/gather/compose.h"
@@ -17,6 +16,13 @@ struct AxisPairs {
   std::array<int, 3> source_axis{};
   Vec3 scale{}, offset{};
 };
+
+/// The whole number, or the half, that `offset` misses by at most `snap` voxels: whether voxels are met, or places
+/// half-way between two (ties of nearest and label_linear), does not depend on rounding.
+double without_rounding(double offset, double snap) {
+  const double half = std::round(2 * offset) / 2;
+  return std::abs(offset - half) <= snap ? half : offset;
+}
 
 /// Empty when another axis has a share of more than `snap` voxels somewhere on the target grid.
 std::optional<AxisPairs> separate(const Affine& map, const Index3& size, double snap) {
@@ -41,9 +47,23 @@ std::optional<AxisPairs> separate(const Affine& map, const Index3& size, double 
     double& offset = pairs.offset[axis];
     offset = map.offset[std::size_t(pairs.source_axis[axis])];
     if (std::abs(scale - std::round(scale)) * last <= snap && std::round(scale) != 0) scale = std::round(scale);
-    if (std::abs(offset - std::round(offset)) <= snap) offset = std::round(offset);
+    offset = without_rounding(offset, snap);
   }
   return pairs;
+}
+
+/// Whole numbers where that moves no voxel of the target by more than `snap`: what rounding has left would put the
+/// outermost voxels beyond the edge.
+Affine snapped(Affine map, const Index3& size, double snap) {
+  const auto snap_to_whole = [snap](double& value, double reach) {
+    if (std::abs(value - std::round(value)) * reach <= snap) value = std::round(value);
+  };
+  for (int row = 0; row < 3; ++row) {
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      snap_to_whole(map.linear[row][axis], double(std::max<std::int64_t>(size[axis] - 1, 1)));
+    map.offset[std::size_t(row)] = without_rounding(map.offset[std::size_t(row)], snap);
+  }
+  return map;
 }
 
 GatherMap gather_map(const VolumeInfo& input, const Geometry& target, PointMap points, const SamplingParams& params) {
@@ -114,6 +134,7 @@ SpatialMap sample_grid(const VolumeInfo& input, const Geometry& target, PointMap
       return {std::move(grid), std::move(pull)};
     }
   }
+  if (points.is_affine()) points = PointMap(snapped(points.affine(), size, snap));
   GatherMap gather = gather_map(input, target, std::move(points), params);
   if (antialiases(input, params)) smooth_before(gather, input);
   return {std::move(gather), std::move(pull)};
@@ -146,23 +167,13 @@ Vec3 center_of(const Geometry& geometry) {
 Geometry fitted_grid(const Geometry& grid, const Affine& push) {
   const Affine to_index = grid.world_to_index() * push * grid.index_to_world();
   const Index3& n = grid.size();
-  Vec3 low, high;
-  low.fill(std::numeric_limits<double>::infinity());
-  high.fill(-std::numeric_limits<double>::infinity());
-  for (int corner = 0; corner < 8; ++corner) {
-    Vec3 at;
-    for (std::size_t axis = 0; axis < 3; ++axis) at[axis] = (corner >> axis & 1) ? double(n[axis]) - 0.5 : -0.5;
-    const Vec3 moved = to_index(at);
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      low[axis] = std::min(low[axis], moved[axis]);
-      high[axis] = std::max(high[axis], moved[axis]);
-    }
-  }
+  const Box3 extent =
+      box_around(to_index, {{-0.5, -0.5, -0.5}, {double(n[0]) - 0.5, double(n[1]) - 0.5, double(n[2]) - 0.5}});
   Vec3 voxels;
   Affine origin;
   for (std::size_t axis = 0; axis < 3; ++axis) {
-    voxels[axis] = std::max(1.0, std::ceil(high[axis] - low[axis] - 1e-6));
-    origin.offset[axis] = (low[axis] + high[axis]) / 2 - (voxels[axis] - 1) / 2;
+    voxels[axis] = std::max(1.0, std::ceil(extent.high[axis] - extent.low[axis] - 1e-6));
+    origin.offset[axis] = (extent.low[axis] + extent.high[axis]) / 2 - (voxels[axis] - 1) / 2;
   }
   check_grid_size({}, voxels);
   return grid.remapped({std::int64_t(voxels[0]), std::int64_t(voxels[1]), std::int64_t(voxels[2])}, origin);

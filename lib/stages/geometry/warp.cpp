@@ -58,9 +58,9 @@ class Warp final : public GatherStage {
     step.field.exponential = params_.svf.has_value();
     if (params_.convention != Convention::fsl) return PointMap(std::move(step));
     // FNIRT: from scaled voxels of the field's grid to those of the image as it was read.
-    const Affine from = world_to_fsl(source.geometry), to = world_to_fsl(context.frame_as_read);
-    step.to_grid = step.to_grid * from.inverse();
-    return PointMap(to.inverse()).after(PointMap(std::move(step))).after(PointMap(from));
+    const Affine from = fsl_to_world(source.geometry), to = fsl_to_world(context.frame_as_read);
+    step.to_grid = step.to_grid * from;
+    return PointMap(to).after(PointMap(std::move(step))).after(PointMap(from.inverse()));
   }
 
   Params params_;
