@@ -1,4 +1,5 @@
-// Gathers on the CPU against every voxel computed in double, from the weights of sample_axis and from formulas of their own.
+// Gathers on the CPU against every voxel computed in double, from the weights of sample_axis and from formulas of their
+// own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,8 +69,7 @@ Affine oblique(const Index3& source, const Index3& target, double reach = 1.7) {
   Matrix3 m = x * y * z;
   Vec3 middle, centre;
   for (std::size_t i = 0; i < 3; ++i) {
-    for (std::size_t j = 0; j < 3; ++j)
-      m[int(i)][j] *= reach * (double(source[i]) + 0.37) / double(target[j]);
+    for (std::size_t j = 0; j < 3; ++j) m[int(i)][j] *= reach * (double(source[i]) + 0.37) / double(target[j]);
     middle[i] = double(source[i] - 1) / 2 + 0.013;
     centre[i] = double(target[i] - 1) / 2;
   }
@@ -103,7 +103,7 @@ double value_at(const std::vector<double>& voxels, const Index3& n, std::int64_t
             outside ? fill : voxels[std::size_t(((component * n[2] + z.index) * n[1] + y.index) * n[0] + x.index)];
         const double weight = x.weight * y.weight * z.weight;
         sum += weight * value;
-        weights[value] += weight;
+        if (interpolation == Interpolation::label_linear) weights[value] += weight;
       }
   if (interpolation != Interpolation::label_linear) return sum;
   std::pair<double, double> most{-1, 0}, next{-1, 0};
@@ -147,14 +147,14 @@ double difference(const std::vector<double>& got, const std::vector<double>& exp
 const std::vector<Index3> kSizes{{17, 3, 2}, {1, 17, 2}, {2, 1, 3}, {3, 2, 17}, {1, 1, 1}, {17, 1, 1}, {17, 17, 17}};
 
 TEST(Gather, EveryInterpolationBoundaryAndSize) {
-  const Index3 target{19, 7, 5};
+  const Index3 target{19, 5, 3};
   for (const Index3& size : kSizes)
     for (const Interpolation interpolation : kInterpolations) {
       const bool labels = interpolation == Interpolation::label_linear;
       const VolumeInfo info = info_of(size, labels ? DataType::int32 : DataType::float32);
       std::mt19937 engine(3);
-      const Volume input = labels ? volume_from(info, [&](std::int64_t) { return int(engine() % 3) + 20000000; })
-                                  : random_volume(info);
+      const Volume input =
+          labels ? volume_from(info, [&](std::int64_t) { return int(engine() % 3) + 20000000; }) : random_volume(info);
       for (const Boundary boundary : kBoundaries) {
         const Affine points = oblique(size, target);
         const GatherMap map = map_onto(info, target, PointMap(points), interpolation, boundary);
@@ -182,7 +182,7 @@ TEST(Gather, DoublePrecision) {
 }
 
 TEST(Gather, EveryPixelTypeAndSeveralComponents) {
-  const Index3 size{19, 12, 9}, target{37, 8, 6};
+  const Index3 size{19, 12, 9}, target{37, 4, 3};
   for (const DataType type : all_types())
     for (const Interpolation interpolation : kInterpolations) {
       const Volume input = random_volume(info_of(size, type, 3));
@@ -195,7 +195,7 @@ TEST(Gather, EveryPixelTypeAndSeveralComponents) {
 }
 
 TEST(Gather, RowsAlongEachSourceAxis) {
-  const Index3 size{17, 13, 11}, target{16, 12, 14};
+  const Index3 size{17, 13, 11}, target{16, 5, 4};
   const Volume input = random_volume(info_of(size));
   for (int axis = 0; axis < 3; ++axis)
     for (const double step : {1.0, -1.0, 0.45}) {
@@ -231,7 +231,8 @@ TEST(Gather, LatticesAreReadThroughAView) {
         R"({"op":"pad","before":[0,30,9],"after":[5,0,4],"boundary":"nearest"})",
         R"({"op":"pad","before":[40,2,1],"after":[1,0,40],"boundary":"grid-wrap"})"})
     for (const Interpolation interpolation : kInterpolations)
-      for (const Boundary boundary : {Boundary::constant, Boundary::grid_constant, Boundary::mirror, Boundary::nearest}) {
+      for (const Boundary boundary :
+           {Boundary::constant, Boundary::grid_constant, Boundary::mirror, Boundary::nearest}) {
         for (const DataType type : {DataType::int16, DataType::float32}) {
           const Volume input = random_volume(info_of({19, 12, 9}, type));
           const GridMap lattice = map_of(entry, input.info());
@@ -340,8 +341,9 @@ TEST(Gather, RampsAreReproduced) {
   const Volume input = volume_from(info_of(size, DataType::float64), [](std::int64_t i) {
     return double(i % 31) + 3 * double(i / 31 % 21) - 2 * double(i / (31 * 21));
   });
-  for (const Interpolation interpolation : {Interpolation::linear, Interpolation::cubic, Interpolation::bspline2,
-                                            Interpolation::bspline3, Interpolation::bspline4, Interpolation::bspline5}) {
+  for (const Interpolation interpolation :
+       {Interpolation::linear, Interpolation::cubic, Interpolation::bspline2, Interpolation::bspline3,
+        Interpolation::bspline4, Interpolation::bspline5}) {
     const Affine points = oblique(size, {16, 15, 9}, 0.1);
     GatherMap map = map_onto(input.info(), {16, 15, 9}, PointMap(points), interpolation, Boundary::mirror);
     map.output.dtype = DataType::float64;
@@ -379,7 +381,8 @@ TEST(Gather, CoordinatesThatAreNoPlace) {
           Affine points;
           points.offset[axis] = c;
           const GatherMap map = map_onto(input.info(), {12, 2, 2}, PointMap(points), interpolation, boundary, -4);
-          for (const double value : values_of(run(input, map))) ASSERT_EQ(value, -4) << name_of(interpolation, boundary);
+          for (const double value : values_of(run(input, map)))
+            ASSERT_EQ(value, -4) << name_of(interpolation, boundary);
         }
 }
 
@@ -584,12 +587,13 @@ TEST(Gather, UndoingReturns) {
 }
 
 TEST(Gather, AFieldOfNoNumbersIsFill) {
-  auto vectors = std::make_shared<Volume>(volume_from(info_of({16, 4, 4}, DataType::float32, 3),
-                                                      [](std::int64_t i) { return i % 16 == 5 ? kNaN : 0.25; }));
+  auto vectors = std::make_shared<Volume>(
+      volume_from(info_of({16, 4, 4}, DataType::float32, 3), [](std::int64_t i) { return i % 16 == 5 ? kNaN : 0.25; }));
   FieldStep step;
   step.field = {.size = {16, 4, 4}, .vectors = vectors};
   const Volume input = random_volume(info_of({16, 4, 4}));
-  const GatherMap map = map_onto(input.info(), {16, 4, 4}, PointMap(step), Interpolation::linear, Boundary::nearest, -9);
+  const GatherMap map =
+      map_onto(input.info(), {16, 4, 4}, PointMap(step), Interpolation::linear, Boundary::nearest, -9);
   const std::vector<double> values = values_of(run(input, map));
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i] == -9, i % 16 == 5);
 }
@@ -632,7 +636,8 @@ TEST(Gather, VelocitiesAreIntegrated) {
   }));
   FieldStep step;
   step.field = {.size = size, .vectors = velocity, .exponential = true};
-  const std::vector<double> forth = points_of(PointMap(step), size, 0), back = points_of(PointMap(step).inverse(), size, 0);
+  const std::vector<double> forth = points_of(PointMap(step), size, 0),
+                            back = points_of(PointMap(step).inverse(), size, 0);
   for (std::size_t i = 0; i < forth.size(); ++i) {
     const double x = double(i % 41) - middle;
     if (std::abs(x) > 8) continue;

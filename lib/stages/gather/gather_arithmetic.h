@@ -254,8 +254,9 @@ VOLPIPE_HD inline void tap_weights(Interpolation interpolation, A t, A* w) {
       }
       const A scale = 1 / sum;
       for (int tap = 0; tap < 6; ++tap) {
-        const bool at_tap = tap == 2 ? t == 0 : tap == 3 && t == 1;  // float rounds t to 1
-        w[tap] = t == 0 || t == 1 ? A(at_tap) : ratios[tap] * scale;
+        w[tap] = ratios[tap] * scale;
+        w[tap] = t == 0 ? A(tap == 2) : w[tap];
+        w[tap] = t == 1 ? A(tap == 3) : w[tap];  // float rounds t to 1
       }
     }
   }

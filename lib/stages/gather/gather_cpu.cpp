@@ -1,3 +1,7 @@
+#ifdef __FMA__
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -32,10 +36,23 @@ struct Vector<double> {
 template <class A>
 constexpr int kVectorLanes = int(32 / sizeof(A));
 
-/// sum += a * b, rounded once: compilers make one instruction of the loop.
+/// sum += a * b, rounded once. Compilers make one instruction of the loop, but not everywhere.
 template <class V>
 [[gnu::always_inline]] inline void add_product(const V& a, const V& b, V& sum) {
-  for (int lane = 0; lane < int(sizeof(V) / sizeof(sum[0])); ++lane) sum[lane] = std::fma(a[lane], b[lane], sum[lane]);
+  using A = std::remove_cvref_t<decltype(sum[0])>;
+#ifdef __FMA__
+  if constexpr (std::is_same_v<A, float> && sizeof(V) == 16) {
+    sum = (V)_mm_fmadd_ps((__m128)a, (__m128)b, (__m128)sum);
+    return;
+  } else if constexpr (std::is_same_v<A, float> && sizeof(V) == 32) {
+    sum = (V)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+    return;
+  } else if constexpr (std::is_same_v<A, double> && sizeof(V) == 32) {
+    sum = (V)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)sum);
+    return;
+  }
+#endif
+  for (int lane = 0; lane < int(sizeof(V) / sizeof(A)); ++lane) sum[lane] = std::fma(a[lane], b[lane], sum[lane]);
 }
 
 template <class V>
@@ -206,6 +223,15 @@ inline void round_to_integers(const double* sum, std::int64_t count, std::int64_
     first[l] = std::bit_cast<std::int64_t>(sum[l] + kShift) - std::bit_cast<std::int64_t>(kShift);
 }
 
+/// On the bits, because compilers leave loops alone that would compare floating numbers.
+template <class A>
+bool any_zero(const A* values, std::int64_t count) {
+  using Word = std::conditional_t<sizeof(A) == 4, std::uint32_t, std::uint64_t>;
+  Word any = 0;
+  for (std::int64_t l = 0; l < count; ++l) any |= Word(Word(std::bit_cast<Word>(values[l]) << 1) == 0);
+  return any != 0;
+}
+
 /// What the fill values are in a voxel type: rounded and saturated for integers.
 template <class T>
 T voxel_of(double value) {
@@ -248,19 +274,19 @@ A linear_sum(const A (&t)[3], const Voxel& voxel) {
 /// not count, whatever they hold.
 template <int Taps, class A, class Voxel>
 A weighted_sum(const A (&wx)[Taps], const A (&wy)[Taps], const A (&wz)[Taps], const Voxel& voxel) {
-  A sum = 0;
-  for (int dx = 0; dx < Taps; ++dx) {
-    if (wx[dx] == 0) continue;
-    A column = 0;
-    for (int dz = 0; dz < Taps; ++dz) {
-      if (wz[dz] == 0) continue;
-      A line = 0;
-      for (int dy = 0; dy < Taps; ++dy)
-        if (wy[dy] != 0) line = std::fma(wy[dy], A(voxel(dx, dy, dz)), line);
-      column = std::fma(wz[dz], line, column);
+  A columns[Taps] = {};
+  for (int dz = 0; dz < Taps; ++dz) {
+    if (wz[dz] == 0) continue;
+    A line[Taps] = {};
+    for (int dy = 0; dy < Taps; ++dy) {
+      if (wy[dy] == 0) continue;
+      for (int dx = 0; dx < Taps; ++dx) line[dx] = std::fma(wy[dy], A(voxel(dx, dy, dz)), line[dx]);
     }
-    sum = std::fma(wx[dx], column, sum);
+    for (int dx = 0; dx < Taps; ++dx) columns[dx] = std::fma(wz[dz], line[dx], columns[dx]);
   }
+  A sum = 0;
+  for (int dx = 0; dx < Taps; ++dx)
+    if (wx[dx] != 0) sum = std::fma(wx[dx], columns[dx], sum);
   return sum;
 }
 
@@ -521,15 +547,22 @@ class TapSampler {
       gather::tap_weights(kInterpolation, p.at[a], first, w[a]);
       source_.elements(a, first, kTaps, elements[a]);
     }
+    std::int64_t least = 0;
+    for (const auto& axis : elements) least = std::min(least, *std::min_element(axis, axis + kTaps));
+    if (least >= 0)
+      return weighted_sum<kTaps, A>(w[0], w[1], w[2], [&](int dx, int dy, int dz) {
+        return A(voxels[elements[2][dz] + elements[1][dy] + elements[0][dx]]);
+      });
     return weighted_sum<kTaps, A>(w[0], w[1], w[2], [&](int dx, int dy, int dz) {
       const std::int64_t x = elements[0][dx], y = elements[1][dy], z = elements[2][dz];
-      const std::int64_t least = std::min({x, y, z});
-      if (least < 0) return least == Source::kOutside ? fill : view_fill_;
+      const std::int64_t lowest = std::min({x, y, z});
+      if (lowest < 0) return lowest == Source::kOutside ? fill : view_fill_;
       return A(voxels[x + y + z]);
     });
   }
 
-  void positions(const double (*at)[kChunk], std::int64_t count, const Reach& reach, Positions& positions) const {
+  [[gnu::flatten]] void positions(const double (*at)[kChunk], std::int64_t count, const Reach& reach,
+                                  Positions& positions) const {
     double sum[kChunk];
     bool zeros = false;
     for (int a = 0; a < 3; ++a) {
@@ -544,8 +577,7 @@ class TapSampler {
         gather::tap_weights(kInterpolation, t[l], w);
         for (int tap = 0; tap < kTaps; ++tap) positions.weights[a][tap][l] = w[tap];
       }
-      for (int tap = 0; tap < kTaps; ++tap)
-        for (std::int64_t l = 0; l < count; ++l) zeros |= positions.weights[a][tap][l] == 0;
+      for (int tap = 0; tap < kTaps; ++tap) zeros |= any_zero(positions.weights[a][tap], count);
     }
     positions.zeros = zeros;
     round_to_integers(sum, count, positions.first);
@@ -581,28 +613,32 @@ class TapSampler {
 
   template <int Step, bool Zeros>
   void take_voxels(const Positions& positions, std::int64_t count, const Reach& reach, const T* voxels, A* out) const {
+    const Reach taps = reach;
+    alignas(64) A columns[kChunk][kWindow];
     for (std::int64_t l = 0; l < count; ++l) {
       const T* first = voxels + positions.first[l];
-      Lanes columns{};
+      Lanes wy[kTaps], sum{};
+      for (int dy = 0; dy < kTaps; ++dy) wy[dy] = positions.weights[1][dy][l] - Lanes{};
       for (int dz = 0; dz < kTaps; ++dz) {
-        const A wz = positions.weights[2][dz][l];
-        if (Zeros && wz == 0) continue;
-        const T* plane = first + reach.tap[2][dz];
-        Lanes lines{};
+        if (Zeros && positions.weights[2][dz][l] == 0) continue;
+        const T* plane = first + taps.tap[2][dz];
+        Lanes line{};
         for (int dy = 0; dy < kTaps; ++dy) {
-          const A wy = positions.weights[1][dy][l];
-          if (Zeros && wy == 0) continue;
+          if (Zeros && positions.weights[1][dy][l] == 0) continue;
           Lanes row{};
-          load<Step>(plane + reach.tap[1][dy], reach.tap[0], row);
-          add_product(Lanes{} + wy, row, lines);
+          load<Step>(plane + taps.tap[1][dy], taps.tap[0], row);
+          add_product(wy[dy], row, line);
         }
-        add_product(Lanes{} + wz, lines, columns);
+        const Lanes wz = positions.weights[2][dz][l] - Lanes{};
+        add_product(wz, line, sum);
       }
+      std::memcpy(columns[l], &sum, sizeof sum);
+    }
+    for (std::int64_t l = 0; l < count; ++l) {
       A sum = 0;
       for (int dx = 0; dx < kTaps; ++dx) {
-        const A wx = positions.weights[0][dx][l];
-        if (Zeros && wx == 0) continue;
-        sum = std::fma(wx, columns[dx], sum);
+        const A wx = positions.weights[0][dx][l], with = std::fma(wx, columns[l][dx], sum);
+        sum = Zeros && wx == 0 ? sum : with;
       }
       out[l] = sum;
     }
