@@ -121,6 +121,8 @@ AxisMatrix AxisMatrix::from_rows(std::int64_t input_size, const std::vector<Row>
 std::optional<AxisMatrix> AxisMatrix::compose(const AxisMatrix& second, const AxisMatrix& first) {
   if (second.input_size() != first.output_size())
     throw Error(ErrorCode::internal, "axis matrices of different sizes cannot be composed");
+  if (first.is_identity()) return second;
+  if (second.is_identity()) return first;
   std::vector<Row> rows;
   std::int64_t most_taps = 1;
   for (std::int64_t j = 0; j < second.output_size(); ++j) {
