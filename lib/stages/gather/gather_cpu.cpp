@@ -67,8 +67,8 @@ Word word_at(const void* voxels) {
 
 /// A pair in one load.
 template <class T>
-  requires(sizeof(T) == 4)
-void load_pairs(const T* voxels, const std::int64_t* first, Vector<float>::type& low, Vector<float>::type& high) {
+requires(sizeof(T) == 4) void load_pairs(const T* voxels, const std::int64_t* first, Vector<float>::type& low,
+                                         Vector<float>::type& high) {
   typedef T Lanes __attribute__((vector_size(32)));
   const auto pair = [&](int lane) { return word_at<double>(voxels + first[lane]); };
   const auto even = (Lanes)Words{pair(0), pair(1), pair(4), pair(5)};
@@ -77,11 +77,12 @@ void load_pairs(const T* voxels, const std::int64_t* first, Vector<float>::type&
   high = __builtin_convertvector(__builtin_shufflevector(even, odd, 1, 3, 9, 11, 5, 7, 13, 15), Vector<float>::type);
 }
 template <class T>
-  requires(sizeof(T) < 4)
-void load_pairs(const T* voxels, const std::int64_t* first, Vector<float>::type& low, Vector<float>::type& high) {
+requires(sizeof(T) < 4) void load_pairs(const T* voxels, const std::int64_t* first, Vector<float>::type& low,
+                                        Vector<float>::type& high) {
   constexpr int kBits = 8 * sizeof(T);
   const auto pair = [&](int lane) {
-    return std::int32_t(word_at<std::conditional_t<sizeof(T) == 1, std::uint16_t, std::uint32_t>>(voxels + first[lane]));
+    return std::int32_t(
+        word_at<std::conditional_t<sizeof(T) == 1, std::uint16_t, std::uint32_t>>(voxels + first[lane]));
   };
   const Integers both{pair(0), pair(1), pair(2), pair(3), pair(4), pair(5), pair(6), pair(7)};
   Integers lower = both, upper = both >> kBits;
@@ -129,8 +130,8 @@ Interval indices_within(const Range& range, double slope, double inverse_slope, 
 
 constexpr int kMostTaps = 6;
 
-/// Where the taps of a stretch of target voxels lie: at base + sum of scale * first + tap[a][t], `first` being the first
-/// tap's voxel and t counting from it.
+/// Where the taps of a stretch of target voxels lie: at base + sum of scale * first + tap[a][t], `first` being the
+/// first tap's voxel and t counting from it.
 struct Reach {
   double base = 0, scale[3];
   std::int64_t tap[3][kMostTaps];
@@ -243,8 +244,8 @@ A linear_sum(const A (&t)[3], const Voxel& voxel) {
   return gather::lerp(plane[0], plane[1], t[2]);
 }
 
-/// The sum over Taps^3 voxels: columns of x taken through y and z, then along x. Voxels with a weight of exactly 0 do not
-/// count, whatever they hold.
+/// The sum over Taps^3 voxels: columns of x taken through y and z, then along x. Voxels with a weight of exactly 0 do
+/// not count, whatever they hold.
 template <int Taps, class A, class Voxel>
 A weighted_sum(const A (&wx)[Taps], const A (&wy)[Taps], const A (&wz)[Taps], const Voxel& voxel) {
   A sum = 0;
@@ -388,8 +389,7 @@ class LinearSampler {
     A t[3];
     std::int64_t elements[3][2];
     if (!corners_.find(p, t, elements)) return fill;
-    return linear_sum(
-        t, [&](int dx, int dy, int dz) { return corners_.voxel(voxels, elements, dx, dy, dz); });
+    return linear_sum(t, [&](int dx, int dy, int dz) { return corners_.voxel(voxels, elements, dx, dy, dz); });
   }
 
   void positions(const double (*at)[kChunk], std::int64_t count, const Reach& reach, Positions& positions) const {
@@ -422,8 +422,7 @@ class LinearSampler {
           }
           line[dz][dy] = lerp_lanes(low, high, tx);
         }
-      const V values =
-          lerp_lanes(lerp_lanes(line[0][0], line[0][1], ty), lerp_lanes(line[1][0], line[1][1], ty), tz);
+      const V values = lerp_lanes(lerp_lanes(line[0][0], line[0][1], ty), lerp_lanes(line[1][0], line[1][1], ty), tz);
       std::memcpy(out + l, &values, sizeof values);
     }
   }
@@ -471,9 +470,8 @@ class LabelSampler {
   void take(const Positions& positions, std::int64_t count, const Reach& reach, const Word* voxels, Word* out) const {
     const std::int64_t step = Step != 0 ? Step : reach.tap[0][1] - reach.tap[0][0];
     const std::int64_t start = Step != 0 ? 0 : reach.tap[0][0];
-    const std::int64_t rows[4] = {
-        start + reach.tap[1][0] + reach.tap[2][0], start + reach.tap[1][1] + reach.tap[2][0],
-        start + reach.tap[1][0] + reach.tap[2][1], start + reach.tap[1][1] + reach.tap[2][1]};
+    const std::int64_t rows[4] = {start + reach.tap[1][0] + reach.tap[2][0], start + reach.tap[1][1] + reach.tap[2][0],
+                                  start + reach.tap[1][0] + reach.tap[2][1], start + reach.tap[1][1] + reach.tap[2][1]};
     for (std::int64_t l = 0; l < count; ++l) {
       const Word* first = voxels + positions.first[l];
       const Word label = first[rows[0]];
@@ -624,30 +622,129 @@ class Field {
     view_.component_stride = work.size[0] * work.size[1] * work.size[2];
     const double sign = work.use == FieldWork::Use::undo ? -1 : 1;
     for (int row = 0; row < 3; ++row)
-      for (int column = 0; column < 3; ++column)
-        linear_[row][column] = sign * work.linear[row][std::size_t(column)];
+      for (int column = 0; column < 3; ++column) linear_[row][column] = sign * work.linear[row][std::size_t(column)];
     along_rows_ = work.from_target && work.bspline && to_grid_.m[1][0] == 0 && to_grid_.m[2][0] == 0;
   }
 
   /// Moves the points of target voxels (i, j, k), (i + 1, j, k), ...
   void move(std::int64_t i, double j, double k, std::int64_t count, double (*at)[kChunk]) const {
     if (along_rows_ && move_along_row(i, j, k, count, at)) return;
-    const Point row = gather::row_of(to_grid_, j, k);
-    for (std::int64_t l = 0; l < count; ++l) {
-      const Point p{{at[0][l], at[1][l], at[2][l]}};
-      Point moved;
-      if (work_.use == FieldWork::Use::undo) {
-        moved = undone(p);
-      } else {
-        V v[3];
-        vector(work_.from_target ? gather::apply_to_row(to_grid_, row, double(i + l)) : gather::apply(to_grid_, p), v);
-        moved = gather::moved(origin(p), linear_, v);
+    if (work_.use == FieldWork::Use::undo) {
+      for (std::int64_t l = 0; l < count; ++l) {
+        const Point moved = undone({{at[0][l], at[1][l], at[2][l]}});
+        for (int a = 0; a < 3; ++a) at[a][l] = moved.at[a];
       }
-      for (int a = 0; a < 3; ++a) at[a][l] = moved.at[a];
+      return;
     }
+    double grid[3][kChunk];
+    find_in_grid(i, j, k, count, at, grid);
+    V vectors[3][kChunk];
+    if (work_.bspline) {
+      for (std::int64_t l = 0; l < count; ++l) {
+        V v[3];
+        gather::spline_vector(view_, {{grid[0][l], grid[1][l], grid[2][l]}}, v);
+        for (int a = 0; a < 3; ++a) vectors[a][l] = v[a];
+      }
+    } else {
+      linear_vectors(grid, count, vectors);
+    }
+    add_vectors(vectors, count, at);
   }
 
  private:
+  using Lanes = typename Vector<V>::type;
+
+  void find_in_grid(std::int64_t i, double j, double k, std::int64_t count, const double (*at)[kChunk],
+                    double (*grid)[kChunk]) const {
+    if (work_.from_target) {
+      const Point row = gather::row_of(to_grid_, j, k);
+      const double first = double(i);
+      for (int a = 0; a < 3; ++a)
+        for (int l = 0; l < int(count); ++l) grid[a][l] = std::fma(to_grid_.m[a][0], first + l, row.at[a]);
+    } else {
+      for (std::int64_t l = 0; l < count; ++l) {
+        const Point p = gather::apply(to_grid_, {{at[0][l], at[1][l], at[2][l]}});
+        for (int a = 0; a < 3; ++a) grid[a][l] = p.at[a];
+      }
+    }
+  }
+
+  /// gather::moved for a chunk.
+  void add_vectors(const V (*vectors)[kChunk], std::int64_t count, double (*at)[kChunk]) const {
+    if (work_.use == FieldWork::Use::replace)
+      for (int a = 0; a < 3; ++a) std::fill_n(at[a], count, work_.offset[std::size_t(a)]);
+    for (int a = 0; a < 3; ++a)
+      for (std::int64_t l = 0; l < count; ++l)
+        at[a][l] = std::fma(
+            linear_[a][0], double(vectors[0][l]),
+            std::fma(linear_[a][1], double(vectors[1][l]), std::fma(linear_[a][2], double(vectors[2][l]), at[a][l])));
+  }
+
+  /// gather::linear_vector for a chunk.
+  void linear_vectors(const double (*grid)[kChunk], std::int64_t count, V (*vectors)[kChunk]) const {
+    const std::int64_t stride[3] = {1, view_.size[0], view_.size[0] * view_.size[1]};
+    const std::int64_t padded = (count + kLanes - 1) / kLanes * kLanes;  // to whole vectors
+    V t[3][kChunk];
+    double sum[kChunk] = {}, inside[kChunk];
+    std::int64_t first[kChunk], step[3][kChunk];
+    bool between[3] = {};  // some point does not lie at vectors of this axis
+    std::fill_n(inside, padded, 1);
+    for (int a = 0; a < 3; ++a) {
+      const double last = double(view_.size[a] - 1), scale = double(stride[a]);
+      double upper[kChunk] = {};
+      bool off = false;
+      for (std::int64_t l = 0; l < count; ++l) {
+        const double c = grid[a][l];
+        const bool has = c >= -0.5 - gather::kSnap && c <= last + 0.5 + gather::kSnap;
+        const double within = !has || c < 0 ? 0 : c > last ? last : c;
+        double lower;
+        t[a][l] = V(gather::split(within, lower));
+        off |= t[a][l] != 0;
+        inside[l] = has ? inside[l] : 0;
+        upper[l] = lower < last ? scale : 0;
+        sum[l] = std::fma(lower, scale, sum[l]);
+      }
+      std::fill(t[a] + count, t[a] + padded, V(0));
+      between[a] = off;
+      round_to_integers(upper, padded, step[a]);
+    }
+    round_to_integers(sum, padded, first);
+    const bool any_between = between[0] || between[1] || between[2];
+    for (int component = 0; component < 3; ++component) {
+      const V* field = view_.vectors + component * view_.component_stride;
+      if (any_between) {
+        for (std::int64_t l = 0; l < padded; l += kVectorLanes<V>)
+          between_vectors(field, first + l, {step[0] + l, step[1] + l, step[2] + l}, {t[0] + l, t[1] + l, t[2] + l},
+                          vectors[component] + l);
+      } else {
+        for (std::int64_t l = 0; l < count; ++l) vectors[component][l] = field[first[l]];
+      }
+      for (std::int64_t l = 0; l < count; ++l) vectors[component][l] = inside[l] != 0 ? vectors[component][l] : 0;
+    }
+  }
+
+  /// Trilinear for one vector of points.
+  static void between_vectors(const V* field, const std::int64_t* first, const std::array<const std::int64_t*, 3>& step,
+                              const std::array<const V*, 3>& t, V* values) {
+    const Lanes tx = word_at<Lanes>(t[0]), ty = word_at<Lanes>(t[1]), tz = word_at<Lanes>(t[2]);
+    Lanes plane[2];
+    for (int dz = 0; dz < 2; ++dz) {
+      Lanes line[2];
+      for (int dy = 0; dy < 2; ++dy) {
+        Lanes low, high;
+        for (int lane = 0; lane < kVectorLanes<V>; ++lane) {
+          const V* voxel = field + first[lane] + dy * step[1][lane] + dz * step[2][lane];
+          low[lane] = voxel[0];
+          high[lane] = voxel[step[0][lane]];
+        }
+        line[dy] = lerp_lanes(low, high, tx);
+      }
+      plane[dz] = lerp_lanes(line[0], line[1], ty);
+    }
+    const Lanes sum = lerp_lanes(plane[0], plane[1], tz);
+    std::memcpy(values, &sum, sizeof sum);
+  }
+
   void vector(const Point& grid, V (&v)[3]) const {
     if (work_.bspline) gather::spline_vector(view_, grid, v);
     else gather::linear_vector(view_, grid, v);
@@ -936,14 +1033,10 @@ void gather_linear(DeviceContext& context, const GatherWork& work, const void* i
 template <Interpolation kInterpolation>
 void gather_taps(DeviceContext& context, const GatherWork& work, const void* input, void* output) {
   const bool from_double = work.input_type == DataType::float64, to_double = work.output_type == DataType::float64;
-  if (from_double && to_double)
-    Gather<TapSampler<kInterpolation, double, double>>(work, input, output).run(context);
-  else if (from_double)
-    Gather<TapSampler<kInterpolation, double, float>>(work, input, output).run(context);
-  else if (to_double)
-    Gather<TapSampler<kInterpolation, float, double>>(work, input, output).run(context);
-  else
-    Gather<TapSampler<kInterpolation, float, float>>(work, input, output).run(context);
+  if (from_double && to_double) Gather<TapSampler<kInterpolation, double, double>>(work, input, output).run(context);
+  else if (from_double) Gather<TapSampler<kInterpolation, double, float>>(work, input, output).run(context);
+  else if (to_double) Gather<TapSampler<kInterpolation, float, double>>(work, input, output).run(context);
+  else Gather<TapSampler<kInterpolation, float, float>>(work, input, output).run(context);
 }
 
 }  // namespace
