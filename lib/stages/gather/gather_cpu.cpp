@@ -140,7 +140,7 @@ struct Reach {
 /// How an interpolation meets the image: which coordinates have all their taps inside, and what the others get.
 class Source {
  public:
-  static constexpr std::int64_t kOutside = -2, kNoVoxel = -1;
+  static constexpr std::int64_t kOutside = -2;
 
   /// `window` taps are read, of which the interpolation uses as many as it has.
   Source(const GatherWork& work, int window)
@@ -164,7 +164,7 @@ class Source {
   const Range& inside(int a) const { return inside_[a]; }
   const Reach& reach() const { return reach_; }
 
-  /// Elements of the taps at a coordinate that was looked up; kOutside or kNoVoxel where there is none.
+  /// Elements of the taps at a coordinate that was looked up; kOutside, or -1 for no voxel (AxisView).
   void elements(int a, std::int64_t first, int taps, std::int64_t* result) const {
     for (int tap = 0; tap < taps; ++tap) {
       const std::int64_t v = gather::fold_tap(first + tap, axis_[a].size, boundary_);
@@ -959,8 +959,9 @@ class Gather {
   void gather_chunk(Out* out, const double (*at)[kChunk], std::int64_t count) const {
     const Source& source = sampler_.source();
     bool inside[kChunk];
-    for (std::int64_t l = 0; l < count; ++l)
-      inside[l] = source.inside(0).has(at[0][l]) & source.inside(1).has(at[1][l]) & source.inside(2).has(at[2][l]);
+    std::fill_n(inside, count, true);
+    for (int a = 0; a < 3; ++a)
+      for (std::int64_t l = 0; l < count; ++l) inside[l] &= source.inside(a).has(at[a][l]);
     for (std::int64_t l = 0; l < count;) {
       std::int64_t end = l;
       while (end < count && inside[end] == inside[l]) ++end;
