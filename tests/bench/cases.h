@@ -2,6 +2,8 @@
 // the way `volpipe run` runs them.
 #pragma once
 
+#include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,8 +16,10 @@ namespace volpipe::bench {
 
 struct Case {
   std::string name;
-  std::string stages;  ///< JSON array
-  int reads = 1;       ///< times the input has to be read: 2 where statistics come first
+  std::string stages;   ///< JSON array
+  int reads = 1;        ///< times the input has to be read: 2 where statistics come first
+  bool labels = false;  ///< for the volume of bench_labels
+  bool field = false;   ///< names the image "field", which is bench_field
 };
 
 /// Reflections have NumPy's names: "reflect" does not repeat the edge (volpipe's mirror), "symmetric" does (reflect).
@@ -69,6 +73,22 @@ inline std::vector<Case> stage_cases(const Index3& size) {
   };
 }
 
+/// Stages that sample at arbitrary points.
+inline std::vector<Case> gather_cases() {
+  const auto affine = [](const std::string& interpolation) {
+    return R"([{"op":"affine","rotate":[10,15,20],"translate":[1.3,-2.1,0.7],"antialias":false,"interpolation":")" +
+           interpolation + "\"}]";
+  };
+  return {
+      {"affine linear", affine("linear")},
+      {"affine bspline3", affine("bspline3")},
+      {"affine lanczos3", affine("lanczos3")},
+      {.name = "affine nearest, uint8", .stages = affine("nearest"), .labels = true},
+      {.name = "warp linear", .stages = R"([{"op":"warp","field":"field","on":"image"}])", .field = true},
+      {"elastic linear", R"([{"op":"elastic","spacing":30,"magnitude":5}])"},
+  };
+}
+
 /// For a volume of `bench_geometry`: z, y, x become x, y, z with one flip, then 0.75 voxels for each.
 inline Case pipeline_case() {
   return {"pipeline of five stages",
@@ -82,6 +102,41 @@ inline Case pipeline_case() {
 /// 0.75 mm voxels; x runs to the Inferior, y to the Anterior, z to the Right.
 inline Geometry bench_geometry(const Index3& size) {
   return Geometry::from_spacing(size, {0.75, 0.75, 0.75}, {}, Matrix3{{{{0, 0, 1}, {0, 1, 0}, {-1, 0, 0}}}});
+}
+
+/// Blocks of seven labels on the grid.
+inline Volume bench_labels(const Geometry& geometry) {
+  VolumeInfo info;
+  info.geometry = geometry;
+  info.dtype = DataType::uint8;
+  info.kind = ImageKind::label;
+  Volume volume(info, Buffer::host(info.bytes()));
+  const Index3& n = geometry.size();
+  for (std::int64_t i = 0; i < info.value_count(); ++i)
+    volume.data_as<std::uint8_t>()[i] = std::uint8_t((i % n[0] / 16 + i / n[0] % n[1] / 16 + i / n[0] / n[1] / 16) % 7);
+  return volume;
+}
+
+inline VolumeInfo field_info(const Geometry& geometry) {
+  VolumeInfo info;
+  info.geometry = geometry;
+  info.components = 3;
+  info.component_axis = ComponentAxis::channels;
+  return info;
+}
+
+/// Smooth displacements of up to 5 mm on the grid.
+inline Volume bench_field(const Geometry& geometry) {
+  const VolumeInfo info = field_info(geometry);
+  Volume volume(info, Buffer::host(info.bytes()));
+  const Index3& n = geometry.size();
+  auto* value = volume.data_as<float>();
+  for (int component = 0; component < 3; ++component)
+    for (std::int64_t z = 0; z < n[2]; ++z)
+      for (std::int64_t y = 0; y < n[1]; ++y)
+        for (std::int64_t x = 0; x < n[0]; ++x)
+          *value++ = 5 * float(std::sin(double(x) / 23 + component) * std::cos(double(y) / 29 - double(z) / 31));
+  return volume;
 }
 
 inline const Case& case_named(const std::vector<Case>& cases, const std::string& name) {
@@ -103,12 +158,16 @@ inline Volume borrowed(const Volume& volume) {
 class PlannedCase {
  public:
   PlannedCase(const Case& one, const VolumeInfo& info)
-      : pipeline_(parse_pipeline(R"({"volpipe":1,"stages":)" + one.stages + "}", one.name)),
-        plan_(make_plan(pipeline_, {{"image", info}}, {})) {}
+      : pipeline_(parse_pipeline(R"({"volpipe":1,"inputs":{"image":{})" +
+                                     std::string(one.field ? R"(,"field":{"suffix":"_field"})" : "") +
+                                     R"(},"stages":)" + one.stages + "}",
+                                 one.name)),
+        plan_(make_plan(pipeline_, infos(one, info), {})) {}
 
-  Volume run(DeviceContext& context, Volume volume) const {
+  Volume run(DeviceContext& context, Volume volume, std::optional<Volume> field = {}) const {
     Images images;
     images.emplace("image", std::move(volume));
+    if (field) images.emplace("field", std::move(*field));
     Notices notices;
     for (const Group& group : plan_.groups) run_group(context, pipeline_, group, images, notices);
     return std::move(images.at("image"));
@@ -116,6 +175,12 @@ class PlannedCase {
   const Plan& plan() const { return plan_; }
 
  private:
+  static ImageInfos infos(const Case& one, const VolumeInfo& info) {
+    ImageInfos result{{"image", info}};
+    if (one.field) result.emplace("field", field_info(info.geometry));
+    return result;
+  }
+
   Pipeline pipeline_;
   Plan plan_;
 };

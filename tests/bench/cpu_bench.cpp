@@ -3,8 +3,10 @@
 // (where the two may extend the image differently), in parts of the result's range. cpu.py makes a table of the output.
 #include <benchmark/benchmark.h>
 #include <itkBSplineInterpolateImageFunction.h>
+#include <itkBSplineTransform.h>
 #include <itkClampImageFilter.h>
 #include <itkDiscreteGaussianImageFilter.h>
+#include <itkDisplacementFieldTransform.h>
 #include <itkFlipImageFilter.h>
 #include <itkIntensityWindowingImageFilter.h>
 #include <itkLinearInterpolateImageFunction.h>
@@ -21,6 +23,8 @@
 #include <itkStatisticsImageFilter.h>
 #include <itkThresholdImageFilter.h>
 #include <itkVersion.h>
+#include <itkWarpImageFilter.h>
+#include <itkWindowedSincInterpolateImageFunction.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -30,24 +34,30 @@
 #include <random>
 
 #include "bench/cases.h"
+#include "support/itk_images.h"
 
 namespace volpipe::bench {
 namespace {
 
 using Image = itk::Image<float, 3>;
 using Picture = Image::Pointer;
+using Labels = itk::Image<std::uint8_t, 3>;
+using Result = itk::ImageBase<3>::Pointer;
+using Transform = itk::Transform<double, 3, 3>;
+template <class Voxel>
+using Vectors = itk::Image<itk::Vector<Voxel, 3>, 3>;
 using Threader = itk::MultiThreaderBase::ThreaderEnum;
 
 template <class Filter>
-Picture output_of(Filter& filter) {
+auto output_of(const itk::SmartPointer<Filter>& filter) {
   filter->Update();
-  const Picture output = filter->GetOutput();
+  const typename Filter::OutputImageType::Pointer output = filter->GetOutput();
   output->DisconnectPipeline();
   return output;
 }
 
 template <class Filter>
-auto filter_of(const Image* input) {
+auto filter_of(const typename Filter::InputImageType* input) {
   const auto filter = Filter::New();
   filter->SetInput(input);
   return filter;
@@ -140,11 +150,51 @@ Picture resize_linear(const Image* input) {
   return resize<itk::LinearInterpolateImageFunction<Image>>(input, [](auto&) {});
 }
 
-Picture resize_bspline3(const Image* input) {
-  return resize<itk::BSplineInterpolateImageFunction<Image, double, float>>(input, [](auto& interpolator) {
-    interpolator.SetSplineOrder(3);
-    interpolator.SetNumberOfWorkUnits(itk::MultiThreaderBase::GetGlobalDefaultNumberOfThreads());
-  });
+using Spline = itk::BSplineInterpolateImageFunction<Image, double, float>;
+
+void prepare_cubic(Spline& interpolator) {
+  interpolator.SetSplineOrder(3);
+  interpolator.SetNumberOfWorkUnits(itk::MultiThreaderBase::GetGlobalDefaultNumberOfThreads());
+}
+
+Picture resize_bspline3(const Image* input) { return resize<Spline>(input, prepare_cubic); }
+
+/// On the input's grid.
+template <class Interpolator>
+auto resample(const typename Interpolator::InputImageType* input, const Transform* transform, const auto& prepare) {
+  using Voxels = typename Interpolator::InputImageType;
+  const auto filter = filter_of<itk::ResampleImageFilter<Voxels, Voxels>>(input);
+  const auto interpolator = Interpolator::New();
+  prepare(*interpolator);
+  filter->SetInterpolator(interpolator);
+  filter->SetReferenceImage(input);
+  filter->UseReferenceImageOn();
+  filter->SetTransform(transform);
+  return output_of(filter);
+}
+
+Picture resample_linear(const Image* input, const Transform* transform) {
+  return resample<itk::LinearInterpolateImageFunction<Image>>(input, transform, [](auto&) {});
+}
+
+Labels::Pointer resample_nearest(const Labels* input, const Transform* transform) {
+  return resample<itk::NearestNeighborInterpolateImageFunction<Labels>>(input, transform, [](auto&) {});
+}
+
+Picture resample_bspline3(const Image* input, const Transform* transform) {
+  return resample<Spline>(input, transform, prepare_cubic);
+}
+
+Picture resample_lanczos3(const Image* input, const Transform* transform) {
+  using Sinc = itk::WindowedSincInterpolateImageFunction<Image, 3, itk::Function::LanczosWindowFunction<3>>;
+  return resample<Sinc>(input, transform, [](auto&) {});
+}
+
+Picture warp(const Image* input, const Vectors<float>* field) {
+  const auto filter = filter_of<itk::WarpImageFilter<Image, Image, Vectors<float>>>(input);
+  filter->SetDisplacementField(field);
+  filter->SetOutputParametersFromImage(input);
+  return output_of(filter);
 }
 
 Picture discrete_gaussian(const Image* input, double sigma, double error) {
@@ -203,11 +253,60 @@ Picture pipeline(const Image* input) {
 
 }  // namespace with_itk
 
+/// What a plan of one affine stage does, for ITK.
+Transform::Pointer affine_transform(const Plan& plan, const Geometry& geometry) {
+  const Affine points = plan.groups.front().gather.points.affine();
+  return testing_support::itk_transform(geometry.index_to_world() * points * geometry.world_to_index()).GetPointer();
+}
+
+/// The same of one elastic stage.
+Transform::Pointer bspline_transform(const Plan& plan) {
+  for (const PointMap::Step& step : plan.groups.front().gather.points.steps()) {
+    const auto* field = std::get_if<FieldStep>(&step);
+    if (!field) continue;
+    const Geometry points(field->field.size, field->to_grid.inverse());
+    const auto grid = testing_support::itk_grid<Image>(points);
+    using Spline = itk::BSplineTransform<double, 3, 3>;
+    const auto transform = Spline::New();
+    Spline::FixedParametersType fixed(18);
+    for (unsigned axis = 0; axis < 3; ++axis) {
+      fixed[axis] = double(points.size()[axis]);
+      fixed[3 + axis] = grid->GetOrigin()[axis];
+      fixed[6 + axis] = grid->GetSpacing()[axis];
+      for (unsigned column = 0; column < 3; ++column) fixed[9 + 3 * axis + column] = grid->GetDirection()[axis][column];
+    }
+    transform->SetFixedParameters(fixed);
+    const std::int64_t count = points.voxel_count();
+    Spline::ParametersType parameters(transform->GetNumberOfParameters());
+    for (std::int64_t i = 0; i < 3 * count; ++i)
+      parameters[unsigned(i)] = (i < 2 * count ? -1 : 1) * double(field->field.vectors->data_as<float>()[i]);
+    transform->SetParametersByValue(parameters);
+    return transform.GetPointer();
+  }
+  throw Error(ErrorCode::internal, "the plan has no field");
+}
+
+template <class Voxel>
+typename Vectors<Voxel>::Pointer itk_field(const Volume& field) {
+  const auto vectors = testing_support::itk_grid<Vectors<Voxel>>(field.geometry());
+  vectors->Allocate();
+  const std::int64_t count = field.geometry().voxel_count();
+  for (std::int64_t i = 0; i < count; ++i)
+    for (unsigned c = 0; c < 3; ++c)
+      vectors->GetBufferPointer()[i][c] = Voxel(field.data_as<float>()[std::int64_t(c) * count + i]);
+  return vectors;
+}
+
 /// The voxels of both, and what volpipe makes of them, computed once a case.
 class Bench {
  public:
   Bench(std::int64_t edge, int threads)
-      : context_(make_context(Device::cpu(), threads)), input_(random_volume(edge)), image_(image_of(input_)) {
+      : context_(make_context(Device::cpu(), threads)),
+        input_(random_volume(edge)),
+        image_(testing_support::itk_image<Image>(input_)),
+        labels_(bench_labels(input_.geometry())),
+        label_image_(testing_support::itk_image<Labels>(labels_)),
+        field_(bench_field(input_.geometry())) {
     itk::MultiThreaderBase::SetGlobalMaximumNumberOfThreads(itk::ThreadIdType(threads));
     itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(itk::ThreadIdType(threads));
   }
@@ -237,13 +336,14 @@ class Bench {
     add_stages("transpose", {{"PermuteAxesImageFilter", with_itk::transpose}});
     add_stages("pad symmetric 16", {{"MirrorPadImageFilter", with_itk::pad}});
     add_stages("crop", {{"RegionOfInterestImageFilter", with_itk::crop}});
+    add_gathers();
     add(pipeline_case(), {{"six filters", with_itk::pipeline}});
     add_statistics();
     add_percentiles();
   }
 
  private:
-  using Peer = std::pair<std::string, std::function<Picture(const Image*)>>;
+  using Peer = std::pair<std::string, std::function<Result(const Image*)>>;
 
   static Volume random_volume(std::int64_t edge) {
     VolumeInfo info;
@@ -255,20 +355,12 @@ class Bench {
     return volume;
   }
 
-  static Picture image_of(const Volume& volume) {
-    const Picture image = Image::New();
-    const Index3& size = volume.geometry().size();
-    image->SetRegions(
-        Image::SizeType{{itk::SizeValueType(size[0]), itk::SizeValueType(size[1]), itk::SizeValueType(size[2])}});
-    image->SetSpacing(Image::SpacingType(0.75));
-    image->Allocate();
-    std::copy_n(volume.data_as<float>(), volume.info().value_count(), image->GetBufferPointer());
-    return image;
-  }
-
   template <class Work>
   static void add_benchmark(const std::string& name, Work work) {
-    benchmark::RegisterBenchmark(name.c_str(), work)->Unit(benchmark::kMillisecond)->UseRealTime();
+    benchmark::RegisterBenchmark(name.c_str(), work)
+        ->Unit(benchmark::kMillisecond)
+        ->MeasureProcessCPUTime()
+        ->UseRealTime();
   }
 
   /// The peer with either of ITK's own threaders.
@@ -285,19 +377,61 @@ class Bench {
     add(case_named(stage_cases(input_.geometry().size()), name), peers);
   }
 
-  void add(const Case& one, const std::vector<Peer>& peers) {
-    const auto planned = std::make_shared<PlannedCase>(one, input_.info());
-    add_benchmark(one.name + "/volpipe", [this, planned](benchmark::State& state) {
-      for (auto _ : state) benchmark::DoNotOptimize(planned->run(*context_, borrowed(input_)).data());
+  /// `edge`: voxels next to the edges that are not compared, where each side has rules of its own.
+  void add(const Case& one, const std::vector<Peer>& peers, std::int64_t edge = 24) {
+    const auto planned = std::make_shared<PlannedCase>(one, (one.labels ? labels_ : input_).info());
+    const auto run = [this, planned, one] {
+      return planned->run(*context_, borrowed(one.labels ? labels_ : input_),
+                          one.field ? std::optional(borrowed(field_)) : std::nullopt);
+    };
+    add_benchmark(one.name + "/volpipe", [run](benchmark::State& state) {
+      for (auto _ : state) benchmark::DoNotOptimize(run().data());
     });
     for (const Peer& peer : peers)
       add_peer(one.name + "/" + peer.first,
-               [this, planned, run = peer.second, name = one.name + peer.first](benchmark::State& state) {
-                 for (auto _ : state) benchmark::DoNotOptimize(run(image_)->GetBufferPointer());
+               [this, run, edge, its = peer.second, name = one.name + peer.first](benchmark::State& state) {
+                 for (auto _ : state) benchmark::DoNotOptimize(its(image_).GetPointer());
                  if (!differences_.contains(name))
-                   differences_[name] = difference(planned->run(*context_, borrowed(input_)), run(image_));
+                   differences_[name] = difference(run(), its(image_).GetPointer(), edge);
                  state.counters["difference"] = differences_[name];
                });
+  }
+
+  void add_gathers() {
+    const std::int64_t edge = input_.geometry().size()[0] / 3;  // the image turns: its corners leave the grid
+    const std::vector<Case> cases = gather_cases();
+    const auto planned = [&](const char* name) { return PlannedCase(case_named(cases, name), input_.info()).plan(); };
+    const Transform::Pointer affine = affine_transform(planned("affine linear"), input_.geometry());
+    const Transform::Pointer elastic = bspline_transform(planned("elastic linear"));
+    const auto field = itk_field<float>(field_);
+    const auto displacements = itk::DisplacementFieldTransform<double, 3>::New();
+    displacements->SetDisplacementField(itk_field<double>(field_));
+
+    add(case_named(cases, "affine linear"),
+        {{"ResampleImageFilter, Linear",
+          [affine](const Image* image) { return with_itk::resample_linear(image, affine); }}},
+        edge);
+    add(case_named(cases, "affine bspline3"),
+        {{"ResampleImageFilter, BSpline 3",
+          [affine](const Image* image) { return with_itk::resample_bspline3(image, affine); }}},
+        edge);
+    add(case_named(cases, "affine lanczos3"),
+        {{"ResampleImageFilter, WindowedSinc 3 Lanczos",
+          [affine](const Image* image) { return with_itk::resample_lanczos3(image, affine); }}},
+        edge);
+    add(case_named(cases, "affine nearest, uint8"),
+        {{"ResampleImageFilter, NearestNeighbor",
+          [this, affine](const Image*) { return with_itk::resample_nearest(label_image_, affine); }}},
+        edge);
+    add(case_named(cases, "warp linear"),
+        {{"WarpImageFilter", [field](const Image* image) { return with_itk::warp(image, field); }},
+         {"ResampleImageFilter, DisplacementFieldTransform",
+          [displacements](const Image* image) { return with_itk::resample_linear(image, displacements); }}},
+        edge);
+    add(case_named(cases, "elastic linear"),
+        {{"ResampleImageFilter, BSplineTransform",
+          [elastic](const Image* image) { return with_itk::resample_linear(image, elastic); }}},
+        edge);
   }
 
   void add_statistics() {
@@ -333,17 +467,23 @@ class Bench {
 
   SampledValues values() const { return {inputs_, &identity_, input_.info().value_count()}; }
 
+  static double difference(const Volume& ours, const itk::ImageBase<3>* theirs, std::int64_t edge) {
+    if (const auto* labels = dynamic_cast<const Labels*>(theirs)) return greatest_difference(ours, *labels, edge);
+    return greatest_difference(ours, dynamic_cast<const Image&>(*theirs), edge);
+  }
+
   /// Greatest difference away from the edges in parts of the range; a failure when the sizes differ.
-  static double difference(const Volume& ours, const Image* theirs) {
+  template <class Voxels>
+  static double greatest_difference(const Volume& ours, const Voxels& theirs, std::int64_t edge) {
     const Index3& size = ours.geometry().size();
-    const Image::SizeType its = theirs->GetLargestPossibleRegion().GetSize();
+    const Image::SizeType its = theirs.GetLargestPossibleRegion().GetSize();
     if (its != Image::SizeType{{itk::SizeValueType(size[0]), itk::SizeValueType(size[1]), itk::SizeValueType(size[2])}})
       throw Error(ErrorCode::internal, "the peer's result has another size");
-    const float* a = ours.data_as<float>();
-    const float* b = theirs->GetBufferPointer();
+    const auto* a = ours.data_as<typename Voxels::PixelType>();
+    const auto* b = theirs.GetBufferPointer();
     const auto [low, high] = std::minmax_element(a, a + ours.info().value_count());
     double worst = 0;
-    const std::int64_t edge = std::min<std::int64_t>(24, size[0] / 3);
+    edge = std::min(edge, size[0] / 3);
     for (std::int64_t z = edge; z < size[2] - edge; ++z)
       for (std::int64_t y = edge; y < size[1] - edge; ++y)
         for (std::int64_t x = edge; x < size[0] - edge; ++x) {
@@ -356,6 +496,9 @@ class Bench {
   std::unique_ptr<DeviceContext> context_;
   Volume input_;
   Picture image_;
+  Volume labels_;
+  Labels::Pointer label_image_;
+  Volume field_;
   Program identity_;
   std::array<ProgramInput, 1> inputs_{ProgramInput{input_.data(), input_.dtype()}};
   std::map<std::string, double> differences_;

@@ -157,7 +157,7 @@ struct Reach {
 /// How an interpolation meets the image: which coordinates have all their taps inside, and what the others get.
 class Source {
  public:
-  static constexpr std::int64_t kOutside = -2, kNoVoxel = -1;
+  static constexpr std::int64_t kOutside = -2;
 
   /// `window` taps are read, of which the interpolation uses as many as it has.
   Source(const GatherWork& work, int window)
@@ -181,7 +181,7 @@ class Source {
   const Range& inside(int a) const { return inside_[a]; }
   const Reach& reach() const { return reach_; }
 
-  /// Elements of the taps at a coordinate that was looked up; kOutside or kNoVoxel where there is none.
+  /// Elements of the taps at a coordinate that was looked up; kOutside, or -1 for no voxel (AxisView).
   void elements(int a, std::int64_t first, int taps, std::int64_t* result) const {
     for (int tap = 0; tap < taps; ++tap) {
       const std::int64_t v = gather::fold_tap(first + tap, axis_[a].size, boundary_);
@@ -665,22 +665,122 @@ class Field {
   /// Moves the points of target voxels (i, j, k), (i + 1, j, k), ...
   void move(std::int64_t i, double j, double k, std::int64_t count, double (*at)[kChunk]) const {
     if (along_rows_ && move_along_row(i, j, k, count, at)) return;
-    const Point row = gather::row_of(to_grid_, j, k);
-    for (std::int64_t l = 0; l < count; ++l) {
-      const Point p{{at[0][l], at[1][l], at[2][l]}};
-      Point moved;
-      if (work_.use == FieldWork::Use::undo) {
-        moved = undone(p);
-      } else {
-        V v[3];
-        vector(work_.from_target ? gather::apply_to_row(to_grid_, row, double(i + l)) : gather::apply(to_grid_, p), v);
-        moved = gather::moved(origin(p), linear_, v);
+    if (work_.use == FieldWork::Use::undo) {
+      for (std::int64_t l = 0; l < count; ++l) {
+        const Point moved = undone({{at[0][l], at[1][l], at[2][l]}});
+        for (int a = 0; a < 3; ++a) at[a][l] = moved.at[a];
       }
-      for (int a = 0; a < 3; ++a) at[a][l] = moved.at[a];
+      return;
     }
+    double grid[3][kChunk];
+    find_in_grid(i, j, k, count, at, grid);
+    V vectors[3][kChunk];
+    if (work_.bspline) {
+      for (std::int64_t l = 0; l < count; ++l) {
+        V v[3];
+        gather::spline_vector(view_, {{grid[0][l], grid[1][l], grid[2][l]}}, v);
+        for (int a = 0; a < 3; ++a) vectors[a][l] = v[a];
+      }
+    } else {
+      linear_vectors(grid, count, vectors);
+    }
+    add_vectors(vectors, count, at);
   }
 
  private:
+  using Lanes = typename Vector<V>::type;
+
+  void find_in_grid(std::int64_t i, double j, double k, std::int64_t count, const double (*at)[kChunk],
+                    double (*grid)[kChunk]) const {
+    if (work_.from_target) {
+      const Point row = gather::row_of(to_grid_, j, k);
+      const double first = double(i);
+      for (int a = 0; a < 3; ++a)
+        for (int l = 0; l < int(count); ++l) grid[a][l] = std::fma(to_grid_.m[a][0], first + l, row.at[a]);
+    } else {
+      for (std::int64_t l = 0; l < count; ++l) {
+        const Point p = gather::apply(to_grid_, {{at[0][l], at[1][l], at[2][l]}});
+        for (int a = 0; a < 3; ++a) grid[a][l] = p.at[a];
+      }
+    }
+  }
+
+  /// gather::moved for a chunk.
+  void add_vectors(const V (*vectors)[kChunk], std::int64_t count, double (*at)[kChunk]) const {
+    if (work_.use == FieldWork::Use::replace)
+      for (int a = 0; a < 3; ++a) std::fill_n(at[a], count, work_.offset[std::size_t(a)]);
+    for (int a = 0; a < 3; ++a)
+      for (std::int64_t l = 0; l < count; ++l)
+        at[a][l] = std::fma(
+            linear_[a][0], double(vectors[0][l]),
+            std::fma(linear_[a][1], double(vectors[1][l]), std::fma(linear_[a][2], double(vectors[2][l]), at[a][l])));
+  }
+
+  /// gather::linear_vector for a chunk.
+  void linear_vectors(const double (*grid)[kChunk], std::int64_t count, V (*vectors)[kChunk]) const {
+    const std::int64_t stride[3] = {1, view_.size[0], view_.size[0] * view_.size[1]};
+    const std::int64_t padded = (count + kLanes - 1) / kLanes * kLanes;  // to whole vectors
+    V t[3][kChunk];
+    double sum[kChunk] = {}, inside[kChunk];
+    std::int64_t first[kChunk], step[3][kChunk];
+    bool between[3] = {};  // some point does not lie at vectors of this axis
+    std::fill_n(inside, padded, 1);
+    for (int a = 0; a < 3; ++a) {
+      const double last = double(view_.size[a] - 1), scale = double(stride[a]);
+      double upper[kChunk] = {};
+      bool off = false;
+      for (std::int64_t l = 0; l < count; ++l) {
+        const double c = grid[a][l];
+        const bool has = c >= -0.5 - gather::kSnap && c <= last + 0.5 + gather::kSnap;
+        const double within = !has || c < 0 ? 0 : c > last ? last : c;
+        double lower;
+        t[a][l] = V(gather::split(within, lower));
+        off |= t[a][l] != 0;
+        inside[l] = has ? inside[l] : 0;
+        upper[l] = lower < last ? scale : 0;
+        sum[l] = std::fma(lower, scale, sum[l]);
+      }
+      std::fill(t[a] + count, t[a] + padded, V(0));
+      between[a] = off;
+      round_to_integers(upper, padded, step[a]);
+    }
+    round_to_integers(sum, padded, first);
+    const bool any_between = between[0] || between[1] || between[2];
+    for (int component = 0; component < 3; ++component) {
+      const V* field = view_.vectors + component * view_.component_stride;
+      if (any_between) {
+        for (std::int64_t l = 0; l < padded; l += kVectorLanes<V>)
+          between_vectors(field, first + l, {step[0] + l, step[1] + l, step[2] + l}, {t[0] + l, t[1] + l, t[2] + l},
+                          vectors[component] + l);
+      } else {
+        for (std::int64_t l = 0; l < count; ++l) vectors[component][l] = field[first[l]];
+      }
+      for (std::int64_t l = 0; l < count; ++l) vectors[component][l] = inside[l] != 0 ? vectors[component][l] : 0;
+    }
+  }
+
+  /// Trilinear for one vector of points.
+  static void between_vectors(const V* field, const std::int64_t* first, const std::array<const std::int64_t*, 3>& step,
+                              const std::array<const V*, 3>& t, V* values) {
+    const Lanes tx = word_at<Lanes>(t[0]), ty = word_at<Lanes>(t[1]), tz = word_at<Lanes>(t[2]);
+    Lanes plane[2];
+    for (int dz = 0; dz < 2; ++dz) {
+      Lanes line[2];
+      for (int dy = 0; dy < 2; ++dy) {
+        Lanes low, high;
+        for (int lane = 0; lane < kVectorLanes<V>; ++lane) {
+          const V* voxel = field + first[lane] + dy * step[1][lane] + dz * step[2][lane];
+          low[lane] = voxel[0];
+          high[lane] = voxel[step[0][lane]];
+        }
+        line[dy] = lerp_lanes(low, high, tx);
+      }
+      plane[dz] = lerp_lanes(line[0], line[1], ty);
+    }
+    const Lanes sum = lerp_lanes(plane[0], plane[1], tz);
+    std::memcpy(values, &sum, sizeof sum);
+  }
+
   void vector(const Point& grid, V (&v)[3]) const {
     if (work_.bspline) gather::spline_vector(view_, grid, v);
     else gather::linear_vector(view_, grid, v);
@@ -895,8 +995,9 @@ class Gather {
   void gather_chunk(Out* out, const double (*at)[kChunk], std::int64_t count) const {
     const Source& source = sampler_.source();
     bool inside[kChunk];
-    for (std::int64_t l = 0; l < count; ++l)
-      inside[l] = source.inside(0).has(at[0][l]) & source.inside(1).has(at[1][l]) & source.inside(2).has(at[2][l]);
+    std::fill_n(inside, count, true);
+    for (int a = 0; a < 3; ++a)
+      for (std::int64_t l = 0; l < count; ++l) inside[l] &= source.inside(a).has(at[a][l]);
     for (std::int64_t l = 0; l < count;) {
       std::int64_t end = l;
       while (end < count && inside[end] == inside[l]) ++end;

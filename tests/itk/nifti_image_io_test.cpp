@@ -85,6 +85,7 @@ TEST(NiftiImageIO, FramesAndChannelsComeBack) {
   EXPECT_EQ(frames->GetDirection()[0][0], -1.0);
 
   sample.shape = {4, 5, 6, 1, 3};
+  sample.pixdim = {1, 1, 1, 1, 1};
   const auto channels = read_with_itk<itk::VectorImage<float, 3>>(write_bytes(folder / "c.nii", sample.file()));
   EXPECT_EQ(channels->GetNumberOfComponentsPerPixel(), 3u);
   EXPECT_EQ(channels->GetPixel({1, 0, 0})[2], float((1 + 240) % 100));
