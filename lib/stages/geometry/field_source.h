@@ -13,7 +13,7 @@ struct FieldSource {
 /// Throws Error(input) when the image or file has not 3 components of float32 or float64.
 FieldSource field_source(const std::string& name, const StageContext& context);
 
-/// Throws Error(input) when some voxel of `target` lies more than a voxel outside the field's grid.
+/// Throws Error(input) when some voxel of `target` lies outside the field's grid.
 void check_covers(const FieldSource& source, const Geometry& target, const std::string& name);
 
 }  // namespace volpipe
