@@ -323,7 +323,7 @@ TEST(TransformFile, SaysWhatIsWrongWithBinaries) {
   expect_error(with_field(4, "00000000"), "a.mat", "name has 0 bytes");
   expect_error(with_field(0, "5c010000"), "a.nii", "expected real doubles");
   expect_error(with_field(0, "00020000"), "a.mat", "expected real doubles");
-  expect_error(with_field(0, "00100000"), "a.mat", "not of Matlab's level 4");
+  expect_error(with_field(0, "00100000"), "a.mat", "no Matlab file of level 4");
   std::string not_finite = sample;
   not_finite.replace(47, 8, from_hex("000000000000f07f"));
   expect_error(not_finite, "a.mat", "a value that is not finite");
