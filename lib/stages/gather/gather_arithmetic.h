@@ -319,12 +319,8 @@ VOLPIPE_HD inline bool spline_taps(double c, std::int64_t size, std::int64_t& fi
     lower = size - 3;
     t = 1;
   }
-  const V x = V(t), u = 1 - x;
   first = lower - 1;
-  w[0] = u * u * u / 6;
-  w[1] = std::fma(V(-0.5) * x * x, 2 - x, V(2.0 / 3));
-  w[2] = std::fma(V(-0.5) * u * u, 2 - u, V(2.0 / 3));
-  w[3] = x * x * x / 6;
+  tap_weights(Interpolation::bspline3, V(t), w);
   return true;
 }
 
