@@ -57,7 +57,7 @@ void print_one(const StageDefinition& stage) {
 
 void print_all() {
   for (const StageDefinition& stage : stages())
-    std::printf("%-14s %-10s %s\n", stage.op.c_str(), stage.family.c_str(), stage.summary.c_str());
+    std::printf("%-16s %-10s %s\n", stage.op.c_str(), stage.family.c_str(), stage.summary.c_str());
   std::cout << "\nEvery stage also takes \"on\", \"name\", \"probability\" and \"precision\". 'volpipe stages NAME' "
                "shows its parameters.\n";
 }

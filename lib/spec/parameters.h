@@ -52,6 +52,7 @@ struct Limits {
   bool exclusive_min = false;
   std::string unit{};
   bool required = false;
+  bool of_world = false;  ///< three values are for the axes of the world, not for those of the voxels
 };
 
 /// What a text parameter refers to, if to anything: the spec's reader checks that it is there.
@@ -409,7 +410,7 @@ class Parameters {
     const P defaults{};
     infos_.push_back({name, Type::name(), limits, std::move(help),
                       limits.required ? Json(nullptr) : Type::write(defaults.*member), Type::schema(limits),
-                      reference_of<T>(), is_per_axis<T>()});
+                      reference_of<T>(), is_per_axis<T>() && !limits.of_world});
     readers_.push_back(
         [member, limits](const Json& json, P& parameters) { return Type::read(json, limits, parameters.*member); });
     return *this;

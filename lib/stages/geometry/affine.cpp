@@ -89,7 +89,8 @@ StageDefinition stage_affine() {
            "shift along the world's x, y, z; with \"units\": \"voxel\" along the image's axes")
       .add("rotate", &Params::rotate, {.unit = "degree"},
            "angles about the world's x, then y, then z axis, right-hand rule")
-      .add("scale", &Params::scale, {}, "factors along the world's axes: 2 makes the image twice as large")
+      .add("scale", &Params::scale, {.of_world = true},
+           "factors along the world's axes: 2 makes the image twice as large")
       .add("shear", &Params::shear, {}, "xy, xz, yz: x gains xy * y + xz * z, y gains yz * z")
       .add("center", &Params::center, {.unit = "mm"},
            "fixed point of scale, shear and rotate: the middle of the first image, or a point in RAS mm")

@@ -43,7 +43,7 @@ StageDefinition stage_elastic() {
   parameters
       .add("spacing", &Params::spacing, {.min = 0, .exclusive_min = true, .unit = "mm"},
            "distance of the control points along the first image's axes")
-      .add("magnitude", &Params::magnitude, {.min = 0, .unit = "mm"},
+      .add("magnitude", &Params::magnitude, {.min = 0, .unit = "mm", .of_world = true},
            "largest displacement along the world's x, y, z: control points draw from [-magnitude, magnitude]")
       .add("smoothness", &Params::smoothness, {.min = 0, .max = 100},
            "Gaussian smoothing of the displacements over so many control points, the largest kept");
