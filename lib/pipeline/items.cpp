@@ -319,10 +319,11 @@ std::vector<std::string> check_output_paths(const Pipeline& pipeline, const Item
                                             const std::string& output_directory,
                                             const std::vector<std::string>& own_files) {
   std::set<std::string> inputs{canonical(pipeline.origin)};
-  for (const std::string& file : pipeline.files) inputs.insert(canonical(file));
-  for (const Item& item : items.items)
+  for (const Item& item : items.items) {
+    for (const std::string& file : pipeline.files) inputs.insert(canonical(filled_in(file, "", item)));
     for (const auto& [name, source] : item.images)
       for (const std::string& file : io::input_files(source)) inputs.insert(canonical(file));
+  }
 
   std::vector<std::string> faults;
   std::map<std::string, std::string> owner;

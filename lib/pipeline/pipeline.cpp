@@ -198,6 +198,8 @@ class SpecReader {
     const auto op = entry["op"].get<std::string>();
     StageEntry stage{find_stage(op), text(entry, "name", pointer, op), pointer, {}, {}, 1.0, false, nullptr};
     const bool named = entry.contains("name");
+    if (stage.label.empty())
+      faults_.add(pointer + "/name", "'name' must not be empty: leave it out, or say what the stage is for");
     if (!stage.definition) {
       std::vector<std::string> ops;
       for (const StageDefinition& definition : volpipe::stages()) ops.push_back(definition.op);
@@ -239,6 +241,10 @@ class SpecReader {
     const auto found = stage.parameters.find(info.name);
     if (found == stage.parameters.end() || info.reference == Reference::none) return;
     const std::string pointer = stage.pointer + "/" + info.name;
+    if (has_distribution(*found)) {
+      faults_.add(pointer, "'" + info.name + "' names something that must be known beforehand, and cannot be random");
+      return;
+    }
     if (info.reference == Reference::output) return check_saved_map(*found, pointer);
     if (found->is_array() && info.reference != Reference::new_images)
       for (Json& entry : *found) check_reference_text(info.reference, entry, pointer);
@@ -246,14 +252,14 @@ class SpecReader {
   }
 
   void check_reference_text(Reference reference, Json& value, const std::string& pointer) {
-    if (!value.is_string()) return;
+    if (!value.is_string() || value.get<std::string>().empty()) return;
     const auto name = value.get<std::string>();
     if (reference == Reference::image) known_image(name, pointer);
     if (reference == Reference::stage) known_stage(name, pointer);
     if (reference == Reference::file || (reference == Reference::image_or_file && !find_image(name))) {
       if (!check_file(name, pointer, reference)) return;
       value = (std::filesystem::path(folder_) / name).lexically_normal().string();
-      if (name.find('{') == std::string::npos) pipeline_.files.push_back(value);
+      pipeline_.files.push_back(value);
     }
   }
 
@@ -369,13 +375,12 @@ class SpecReader {
   }
 
   /// A mask that is an image must be one of the item.
-  void check_mask(const StageEntry& stage) {
+  void check_mask(const std::shared_ptr<const Stage>& stage, const std::string& pointer) {
     Mask mask;
-    if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage.stage))
+    if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage))
       if (const auto request = pointwise->request()) mask = request->mask;
-    if (const auto measuring = std::dynamic_pointer_cast<const MeasuringStage>(stage.stage))
-      mask = measuring->request().mask;
-    if (mask.kind == Mask::Kind::image) known_image(mask.image, stage.pointer + "/mask");
+    if (const auto measuring = std::dynamic_pointer_cast<const MeasuringStage>(stage)) mask = measuring->request().mask;
+    if (mask.kind == Mask::Kind::image) known_image(mask.image, pointer + "/mask");
   }
 
   void build(StageEntry& stage) {
@@ -384,14 +389,16 @@ class SpecReader {
     if (faults_.list().size() != before) return;
     if (!has_distribution(stage.parameters)) {
       stage.stage = stage.definition->make(stage.parameters, stage.pointer, faults_);
-      check_mask(stage);
+      check_mask(stage.stage, stage.pointer);
       return;
     }
-    for (std::size_t k = 0; k < distribution_extremes(stage.parameters) && faults_.list().size() == before; ++k)
-      if (std::dynamic_pointer_cast<const RearrangingStage>(
-              stage.definition->make(distribution_extreme(stage.parameters, k), stage.pointer, faults_)))
+    for (std::size_t k = 0; k < distribution_extremes(stage.parameters) && faults_.list().size() == before; ++k) {
+      const auto probe = stage.definition->make(distribution_extreme(stage.parameters, k), stage.pointer, faults_);
+      check_mask(probe, stage.pointer);
+      if (std::dynamic_pointer_cast<const RearrangingStage>(probe))
         faults_.add(stage.pointer,
                     "'" + stage.definition->op + "' decides which images there are and takes no random parameters");
+    }
   }
 
   /// Values for x, y, z of files whose axes are brought in order only later (tutorials #545 of MONAI).

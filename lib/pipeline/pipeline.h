@@ -55,7 +55,7 @@ struct Pipeline {
   std::vector<StageEntry> stages;
   std::vector<OutputSpec> outputs;  ///< one for each image that is written
   std::vector<SavedMap> saved_maps{};
-  std::vector<std::string> files{};  ///< that stages name, but for those with fields of the item
+  std::vector<std::string> files{};  ///< that stages name; some hold fields of the item
   Notices notices{};  ///< what is allowed, but hardly meant
   bool fuse = true;
   Fusing fusing = Fusing::exact;

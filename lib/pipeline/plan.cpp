@@ -106,32 +106,60 @@ class Planner {
     const VolumeInfo frame = now_.at(images.front());
     if (const auto measuring = std::dynamic_pointer_cast<const MeasuringStage>(stage))
       return add_measuring(index, entry, *measuring, images);
-    for (const std::string& image : images) {
-      if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage)) {
+    std::map<std::string, SpatialMap> maps;
+    for (const std::string& image : images)
+      if (auto map = spatial_map(index, entry, *stage, image, images.front(), before, frame))
+        maps.emplace(image, std::move(*map));
+    for (const std::string& image : read_last(images, maps, *stage)) {
+      if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage))
         add_pointwise(index, entry, pointwise, image);
-      } else if (const auto separable = std::dynamic_pointer_cast<const SeparableStage>(stage)) {
-        GridMap map = separable->map(now_.at(image));
-        PointMap pull = world_pull(map, now_.at(image));
-        add_spatial(index, entry, {std::move(map), std::move(pull)}, image);
-      } else if (const auto gather = std::dynamic_pointer_cast<const GatherStage>(stage)) {
-        const StageContext context{.images = before,
-                                   .frame = frame,
-                                   .frame_as_read = geometry_as_read(images.front(), frame),
-                                   .applied = applied_[image],
-                                   .files = files_,
-                                   .double_precision = entry.double_precision,
-                                   .seed = key_.seed,
-                                   .item_id = key_.item_id,
-                                   .repeat = key_.repeat,
-                                   .stage_index = std::uint32_t(index)};
-        SpatialMap map = gather->map(now_.at(image), context);
-        save_map(index, image == images.front(), map.pull);
-        for (const Notice& notice : map.notices.list()) plan_.notices.add(notice.code, entry.label + ": " + notice.message);
-        add_spatial(index, entry, std::move(map), image);
-      } else {
-        throw Error(ErrorCode::internal, "stage '" + entry.definition->op + "' is of no kind the planner knows");
-      }
+      else add_spatial(index, entry, std::move(maps.at(image)), image);
     }
+  }
+
+  /// What a geometric stage does to one image; empty for a pointwise stage.
+  std::optional<SpatialMap> spatial_map(std::size_t index, const StageEntry& entry, const Stage& stage,
+                                        const std::string& image, const std::string& first_image,
+                                        const ImageInfos& before, const VolumeInfo& frame) {
+    const VolumeInfo& info = before.at(image);
+    if (dynamic_cast<const PointwiseStage*>(&stage)) return std::nullopt;
+    if (const auto* separable = dynamic_cast<const SeparableStage*>(&stage)) {
+      GridMap map = separable->map(info);
+      PointMap pull = world_pull(map, info);
+      return SpatialMap{std::move(map), std::move(pull)};
+    }
+    const auto* gather = dynamic_cast<const GatherStage*>(&stage);
+    if (!gather)
+      throw Error(ErrorCode::internal, "stage '" + entry.definition->op + "' is of no kind the planner knows");
+    const StageContext context{.images = before,
+                               .frame = frame,
+                               .frame_as_read = geometry_as_read(first_image, frame),
+                               .applied = applied_[image],
+                               .files = files_,
+                               .double_precision = entry.double_precision,
+                               .seed = key_.seed,
+                               .item_id = key_.item_id,
+                               .repeat = key_.repeat,
+                               .stage_index = std::uint32_t(index)};
+    SpatialMap map = gather->map(info, context);
+    save_map(index, image == first_image, map.pull);
+    for (const Notice& notice : map.notices.list()) plan_.notices.add(notice.code, entry.label + ": " + notice.message);
+    return map;
+  }
+
+  /// The images in an order in which none changes before the others have read it.
+  static std::vector<std::string> read_last(std::vector<std::string> images,
+                                            const std::map<std::string, SpatialMap>& maps, const Stage& stage) {
+    std::vector<std::string> read;
+    for (const auto& [image, map] : maps)
+      for (const std::string& field : fields_of(map.form)) read.push_back(field);
+    if (const auto* pointwise = dynamic_cast<const PointwiseStage*>(&stage))
+      if (const auto request = pointwise->request(); request && request->mask.kind == Mask::Kind::image)
+        read.push_back(request->mask.image);
+    std::stable_partition(images.begin(), images.end(), [&read](const std::string& image) {
+      return std::find(read.begin(), read.end(), image) == read.end();
+    });
+    return images;
   }
 
   const Geometry& geometry_as_read(const std::string& image, const VolumeInfo& now) const {

@@ -7,6 +7,7 @@
 
 #include "spec/variables.h"
 #include "stages/gather/point_map.h"
+#include "volume/error.h"
 #include "volume/volume.h"
 
 namespace volpipe {
@@ -41,6 +42,14 @@ struct StageContext {
   std::uint64_t seed = 0;
   std::string item_id{};
   std::uint32_t repeat = 0, stage_index = 0;
+
+  /// The item's image of that name; null when `name` is that of a file, which is absolute. Throws Error(input) when the
+  /// item lacks the image.
+  const VolumeInfo* find_image(const std::string& name) const {
+    if (const auto found = images.find(name); found != images.end()) return &found->second;
+    if (name.starts_with("/")) return nullptr;
+    throw Error(ErrorCode::input, "the image '" + name + "' is missing from this item");
+  }
 
   /// Random numbers of the stage's own (a displacement field), apart from those of its parameters.
   DrawStream draws() const { return {seed, item_id, repeat, stage_index | 0x80000000u}; }

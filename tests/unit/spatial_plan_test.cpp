@@ -87,6 +87,48 @@ TEST(SpatialPlan, LabelsMoveBitForBitInAGroup) {
     }
 }
 
+/// What the hostile tester found: nearest samplings and crops after a gather.
+TEST(SpatialPlan, WhatFollowsAGatherIsTakenVoxelByVoxel) {
+  const auto context = make_context(Device::cpu());
+  VolumeInfo info = info_of({6, 6, 6}, DataType::uint8);
+  info.geometry = Geometry({6, 6, 6}, {});
+  for (
+      const char* second :
+      {R"({"op": "affine", "translate": [0.4, 0, 0]})", R"({"op": "resample", "spacing": 1.02})",
+       R"({"op": "affine", "translate": [1.6, -0.7, 0]}, {"op": "flip", "axes": "x"})",
+       R"({"op": "pad", "before": 5}, {"op": "crop", "start": [0, 0, 0], "size": [3, 6, 6]})",
+       R"({"op": "crop_or_pad", "size": 20}, {"op": "crop", "start": [0, 0, 0], "size": [3, 6, 20]})",
+       R"({"op": "pad", "before": 3, "fill": 7}, {"op": "pad", "after": 2, "fill": 7}, {"op": "flip", "axes": "yz"})"}) {
+    SCOPED_TRACE(second);
+    const std::string chain = std::string(R"({"op": "rotate", "angles": [0, 0, 10], "name": "turn"}, )") + second;
+    const std::string inputs = R"(, "inputs": {"image": {"kind": "label"}})";
+    const PipelineResult fused = run_pipeline(*context, pipeline_of(chain, inputs), image_on(*context, info));
+    const PipelineResult staged =
+        run_pipeline(*context, pipeline_of(chain, inputs + R"(, "fuse": "none")"), image_on(*context, info));
+    EXPECT_TRUE(same_bytes(fused.images.at("image"), staged.images.at("image")));
+  }
+}
+
+TEST(SpatialPlan, AFieldDeformsTheOthersBeforeItself) {
+  const auto context = make_context(Device::cpu());
+  const Pipeline warp = pipeline_of(R"({"op": "warp", "field": "field", "convention": "ras"})",
+                                    R"(, "inputs": {"field": {"suffix": "_f"}, "image": {}, "z": {"suffix": "_z"}})");
+  const Pipeline alone = pipeline_of(R"({"op": "warp", "field": "field", "convention": "ras", "on": ["image", "z"]})",
+                                     R"(, "inputs": {"field": {"suffix": "_f"}, "image": {}, "z": {"suffix": "_z"}})");
+  const auto images = [&] {
+    Images images = random_images(
+        *context,
+        {{"field", info_of({6, 7, 5}, DataType::float32, 3)}, {"image", info_of({6, 7, 5})}, {"z", info_of({6, 7, 5})}},
+        2);
+    float* vectors = images.at("field").data_as<float>();
+    for (std::int64_t i = 0; i < images.at("field").info().value_count(); ++i) vectors[i] /= 90;
+    return images;
+  };
+  const PipelineResult got = run_pipeline(*context, warp, images()), wanted = run_pipeline(*context, alone, images());
+  EXPECT_TRUE(same_bytes(got.images.at("image"), wanted.images.at("image")));
+  EXPECT_TRUE(same_bytes(got.images.at("z"), wanted.images.at("z")));
+}
+
 TEST(SpatialPlan, TwoInterpolationsStayTwoUnlessAskedFor) {
   const auto context = make_context(Device::cpu());
   const std::string twice = R"({"op": "rotate", "angles": 12, "axes": "z", "name": "first", "boundary": "nearest"},
@@ -294,6 +336,35 @@ TEST(Labels, AreSmoothedOneByOneWhereTheyAreReduced) {
       for (const auto& share : shares) ASSERT_GE(shares[place][std::size_t(i)], share[std::size_t(i)] - 2e-6);
     }
   }
+}
+
+TEST(Labels, FillIsALabelLikeAnyOther) {
+  const auto context = make_context(Device::cpu());
+  const std::string inputs = R"(, "inputs": {"image": {"kind": "label"}})";
+  const auto run = [&](const std::string& stages, const std::string& more, DataType dtype,
+                       const std::function<double(std::int64_t)>& value) {
+    Volume volume(info_of({8, 8, 8}, dtype), context->allocate_host(info_of({8, 8, 8}, dtype).bytes()));
+    visit(dtype, [&]<class Tag>(Tag) {
+      for (std::int64_t i = 0; i < 512; ++i) volume.data_as<typename Tag::type>()[i] = typename Tag::type(value(i));
+    });
+    Images images;
+    images.emplace("image", std::move(volume));
+    return run_pipeline(*context, pipeline_of(stages, inputs + more), std::move(images));
+  };
+  const std::string smoothed = R"({"op": "affine", "scale": 0.5, "interpolation": "label_linear", "antialias": true)";
+  const auto far =
+      run(smoothed + R"(, "translate": [90, 0, 0], "fill": 9})", "", DataType::uint8, [](std::int64_t) { return 5; });
+  for (const double label : values_of(far.images.at("image"))) ASSERT_EQ(label, 9);
+  for (const char* pads : {R"(, {"op": "pad", "before": 2})", R"(, {"op": "pad", "before": 4, "fill": 9})",
+                           R"(, {"op": "crop_or_pad", "size": 14, "fill": 3})"}) {
+    const auto value = [](std::int64_t i) { return i % 8 > 3 ? -1 : 0; };
+    EXPECT_TRUE(
+        same_bytes(run(smoothed + "}" + pads, "", DataType::int16, value).images.at("image"),
+                   run(smoothed + "}" + pads, R"(, "fuse": "none")", DataType::int16, value).images.at("image")))
+        << pads;
+  }
+  EXPECT_THROW(run(smoothed + "}", "", DataType::float32, [](std::int64_t) { return std::nan(""); }), Error);
+  EXPECT_THROW(run(smoothed + "}", "", DataType::float32, [](std::int64_t i) { return i % 2 ? 1.5 : 3.25; }), Error);
 }
 
 TEST(SpatialPlan, TheFieldIsTheSeedsAlone) {

@@ -16,9 +16,10 @@ bool uses_minimum(const GatherMap& map) {
   return map.fill.minimum && (map.boundary == Boundary::constant || map.boundary == Boundary::grid_constant);
 }
 
-/// The target indices of one axis of a lattice map that are voxels, one unbroken run of steps of 1 or -1.
+/// The target indices [begin, end) of one axis of a lattice map that are voxels, one unbroken run: voxel first + step *
+/// (j - begin) of the source, step 1 or -1.
 struct Run {
-  std::int64_t begin = 0, end = 0;
+  std::int64_t begin = 0, end = 0, first = 0;
   int step = 1;
 };
 
@@ -32,6 +33,7 @@ std::optional<Run> run_of(const AxisMatrix& matrix) {
   while (run.begin < size && index_at(run.begin) < 0) ++run.begin;
   run.end = run.begin;
   if (run.begin == size) return std::nullopt;
+  run.first = index_at(run.begin);
   if (run.begin + 1 < size && index_at(run.begin + 1) >= 0)
     run.step = int(index_at(run.begin + 1) - index_at(run.begin));
   if (std::abs(run.step) != 1) return std::nullopt;
@@ -48,13 +50,15 @@ std::optional<GatherMap> lattice_after(const GridMap& lattice, const GatherMap& 
   if (fills && !whole_window(first) && first.window_fill != lattice.fill.value) return std::nullopt;
   GatherMap result = first;
   result.output = lattice.output;
-  result.points = first.points.after(PointMap(lattice.target_to_source));
   if (fills) result.window_fill = lattice.fill.value;
+  Affine indices{Matrix3{}, {}};  // of the voxels, whatever positions a nearest sampling took them for
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const auto run = run_of(lattice.matrices[axis]);
     if (!run) return std::nullopt;
     const auto source = std::size_t(lattice.source_axis[axis]);
-    const auto offset = std::int64_t(lattice.target_to_source.offset[source]);
+    const std::int64_t offset = run->first - run->step * run->begin;
+    indices.linear[int(source)][axis] = run->step;
+    indices.offset[source] = double(offset);
     // The run's voxels that come from inside the first window: step * j + offset in [begin, end).
     std::int64_t low = first.window_begin[source] - offset, high = first.window_end[source] - 1 - offset;
     if (run->step < 0) {
@@ -62,9 +66,10 @@ std::optional<GatherMap> lattice_after(const GridMap& lattice, const GatherMap& 
       high = -low;
       low = reversed;
     }
-    result.window_begin[axis] = std::max(run->begin, low);
-    result.window_end[axis] = std::max(result.window_begin[axis], std::min(run->end, high + 1));
+    result.window_begin[axis] = std::clamp(low, run->begin, run->end);
+    result.window_end[axis] = std::clamp(high + 1, result.window_begin[axis], run->end);
   }
+  result.points = first.points.after(PointMap(indices));
   return result;
 }
 

@@ -120,6 +120,10 @@ PointMap random_spline(const StageContext& context, const ControlGrid& grid, con
                        const Matrix3& linear) {
   check_control_points(grid.cells, 3);
   const Index3 size{grid.cells[0] + 3, grid.cells[1] + 3, grid.cells[2] + 3};
+  const double points = double(size[0]) * double(size[1]) * double(size[2]);
+  if (points * (1 + 8 * smoothness) > kMostControlPoints)
+    throw Error(ErrorCode::usage,
+                "smoothing so many control points over so many others takes too long: space them wider instead");
   std::array<std::vector<double>, 3> values;
   DrawStream draws = context.draws();
   for (std::size_t component = 0; component < 3; ++component) {

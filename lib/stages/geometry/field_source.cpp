@@ -20,9 +20,9 @@ void check_vectors(const VolumeInfo& info, const std::string& what) {
 }  // namespace
 
 FieldSource field_source(const std::string& name, const StageContext& context) {
-  if (const auto found = context.images.find(name); found != context.images.end()) {
-    check_vectors(found->second, "the image '" + name + "'");
-    return {{VectorField::Basis::linear, found->second.geometry.size(), nullptr, name}, found->second.geometry};
+  if (const VolumeInfo* image = context.find_image(name)) {
+    check_vectors(*image, "the image '" + name + "'");
+    return {{VectorField::Basis::linear, image->geometry.size(), nullptr, name}, image->geometry};
   }
   const std::string path = context.files.resolved(name);
   return with_path(path, [&] {

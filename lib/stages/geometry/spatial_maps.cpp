@@ -180,7 +180,7 @@ Geometry fitted_grid(const Geometry& grid, const Affine& push) {
 }
 
 Geometry reference_geometry(const std::string& name, const StageContext& context) {
-  if (const auto found = context.images.find(name); found != context.images.end()) return found->second.geometry;
+  if (const VolumeInfo* image = context.find_image(name)) return image->geometry;
   return context.files.info(name).geometry;
 }
 
