@@ -30,11 +30,10 @@ std::vector<double> labels_of(DeviceContext& context, const Volume& volume) {
   const std::array<ProgramInput, 1> inputs{ProgramInput{volume.data(), volume.dtype()}};
   const SampledValues values{inputs, &identity, volume.info().value_count(), {}, Precision::double_};
   const Moments moments = compute_moments(context, values);
-  if (moments.count == 0) return {};
+  if (is_floating(volume.dtype())) check_whole(context, values, moments);
   if (moments.max - moments.min >= kWidestSpan)
-    throw Error(ErrorCode::unsupported, "labels from " + std::to_string(std::int64_t(moments.min)) + " to " +
-                                            std::to_string(std::int64_t(moments.max)) +
-                                            " are too many to smooth one by one: set \"antialias\": false");
+    throw Error(ErrorCode::unsupported,
+                "the labels span more than 16777216 values, too many to smooth one by one: set \"antialias\": false");
   const double low = std::floor(moments.min) - 0.5;
   const int bins = int(std::ceil(moments.max + 0.5) - low);
   const std::vector<std::int64_t> counts = compute_histogram(context, values, low, low + bins, bins);
