@@ -347,10 +347,11 @@ void check_kept(const VolumeInfo& wanted, const VolumeInfo& found) {
       found.components != wanted.components || found.component_axis != axis)
     throw Error(ErrorCode::output,
                 "the header of the written file does not describe the volume: check the disk and run again");
-  if (!same_grid(found.geometry, wanted.geometry))
-    throw Error(ErrorCode::unsupported, "the grid would move by " +
-                                            std::to_string(max_corner_distance_mm(found.geometry, wanted.geometry)) +
-                                            " mm because NIfTI-1 stores the affine as float32: write .nrrd instead");
+  if (same_grid(found.geometry, wanted.geometry)) return;
+  char mm[32];
+  std::snprintf(mm, sizeof mm, "%.3g", max_corner_distance_mm(found.geometry, wanted.geometry));
+  throw Error(ErrorCode::unsupported, std::string("the grid would move by ") + mm +
+                                          " mm because NIfTI-1 stores the affine as float32: write .nrrd instead");
 }
 
 // A grid that float32 cannot hold must not cost the time of writing the voxels first.
