@@ -447,6 +447,14 @@ TEST(Stack, KeepsFramesAndKinds) {
   EXPECT_EQ(labels.at("labels").info().kind, ImageKind::label);
 }
 
+TEST(Stack, GivesASplitSeriesBack) {
+  const Volume series = random_on(grid_of({4, 5, 6}), DataType::int16, 3);
+  const Images images = run(R"({"op": "split", "into": ["p", "q", "r"]}, {"op": "stack", "output": "series"})",
+                            images_of(named("a", copy_of(series))));
+  EXPECT_EQ(images.at("series").info(), series.info());
+  EXPECT_EQ(values_of(images.at("series")), values_of(series));
+}
+
 TEST(Stack, ContinuesAlongEachAxisInAll48) {
   for (const std::string& code : orientation_codes())
     for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -511,7 +519,7 @@ TEST(Split, GivesComponentsAndBlocksTheirPlace) {
     const Volume& part = components.at(name);
     EXPECT_EQ(part.geometry(), input.geometry());
     EXPECT_EQ(part.info().components, 1);
-    EXPECT_EQ(part.info().component_axis, ComponentAxis::none);
+    EXPECT_EQ(part.info().component_axis, ComponentAxis::frames);
     EXPECT_EQ(std::memcmp(part.data(), input.component(c), part.info().bytes()), 0);
   }
   const Images blocks = run(R"({"op": "split", "into": ["a", "b", "c", "d"], "axis": "x"})",

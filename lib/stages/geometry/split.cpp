@@ -46,8 +46,8 @@ class Split final : public RearrangingStage {
  private:
   Result component_of(const std::string& image, const VolumeInfo& info, std::int64_t component) const {
     Result result{params_.into.names[std::size_t(component)], info, {{.image = image, .component = component}}};
-    result.info.components = 1;
-    result.info.component_axis = ComponentAxis::none;
+    result.info.components = 1;  // a frame stays one, so that a stack of them is the series again
+    if (info.component_axis != ComponentAxis::frames) result.info.component_axis = ComponentAxis::none;
     return result;
   }
 
