@@ -207,8 +207,8 @@ class Lattice(unittest.TestCase):
     def test_split_and_stack(self):
         images = {"a": random_image((4, 3, 6, 3), "int16", angles=(5, 5, 5))}
         split = {"op": "split", "into": ["p", "q", "r"]}
-        stack = {"op": "stack", "on": ["r", "p", "q"], "output": "image"}  # of channels, the fifth axis of NIfTI
-        self.check([split, stack], lambda a: a[..., None, [2, 0, 1]], lambda s: s.affine, images)
+        stack = {"op": "stack", "on": ["r", "p", "q"], "output": "image"}  # frames stay frames, the fourth axis of NIfTI
+        self.check([split, stack], lambda a: a[..., [2, 0, 1]], lambda s: s.affine, images)
         split["axis"] = "z"
         stack = {"op": "stack", "on": ["p", "q"], "axis": "z", "output": "image"}
         self.check([split, stack], lambda a: a[:, :, :4], lambda s: s.affine, images)
