@@ -1,13 +1,13 @@
 #include "io/companion_files.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "io/file_names.h"
+#include "io/header_text.h"
 
 namespace volpipe::io {
 
@@ -17,16 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestHeader = 1 << 20;
 constexpr std::size_t kMostFiles = 100000;
-
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return text;
-}
 
 /// The names that a printf pattern with one whole number stands for, "slice%03d.raw 1 10 1".
 std::vector<std::string> numbered_names(const std::string& text) {

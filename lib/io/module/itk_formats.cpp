@@ -34,9 +34,7 @@ double milliseconds_since(Clock::time_point start) {
 }
 
 bool is_nrrd(const std::string& path) {
-  std::string extension = fs::path(path).extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return char(std::tolower(c)); });
+  const auto extension = volume_extension(path);
   return extension == ".nrrd" || extension == ".nhdr";
 }
 

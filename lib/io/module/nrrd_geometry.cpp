@@ -8,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "io/header_text.h"
 #include "volume/error.h"
 
 namespace volpipe::io {
@@ -22,11 +23,6 @@ std::string field_of(const HeaderFields& fields, const std::string& key) {
 [[noreturn]] void refuse(const HeaderFields& fields, const std::string& key, const std::string& expected) {
   throw Error(ErrorCode::input, "the header field '" + key + "' is '" + field_of(fields, key) + "' where " + expected +
                                     ": repair the header");
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return text;
 }
 
 /// Signs that take coordinates of the header's space to RAS.

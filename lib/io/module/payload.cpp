@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "io/gzip.h"
+#include "io/header_text.h"
 #include "io/input_file.h"
 #include "volume/error.h"
 
@@ -24,16 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLongestHeader = 1 << 20;
-
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return text;
-}
 
 [[noreturn]] void refuse(const std::string& path, const std::string& message) {
   throw Error(ErrorCode::input, message).with_path(path);
