@@ -318,12 +318,15 @@ std::string output_path(const std::string& wanted, const std::string& image, con
 std::vector<std::string> check_output_paths(const Pipeline& pipeline, const Items& items,
                                             const std::string& output_directory,
                                             const std::vector<std::string>& own_files) {
-  std::set<std::string> inputs{canonical(pipeline.origin)};
+  std::set<std::string> named{pipeline.origin};  // each is looked up once, however many items name it
   for (const Item& item : items.items) {
-    for (const std::string& file : pipeline.files) inputs.insert(canonical(filled_in(file, "", item)));
+    for (const std::string& file : pipeline.files) named.insert(filled_in(file, "", item));
+    if (item.repeat > 0) continue;
     for (const auto& [name, source] : item.images)
-      for (const std::string& file : io::input_files(source)) inputs.insert(canonical(file));
+      for (const std::string& file : io::input_files(source)) named.insert(file);
   }
+  std::set<std::string> inputs;
+  for (const std::string& file : named) inputs.insert(canonical(file));
 
   std::vector<std::string> faults;
   std::map<std::string, std::string> owner;

@@ -51,6 +51,12 @@ Vec3 cross(const Vec3& a, const Vec3& b) {
   return {a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]};
 }
 
+Box3 voxel_centres(const Index3& size) { return {{}, {double(size[0] - 1), double(size[1] - 1), double(size[2] - 1)}}; }
+
+Box3 voxel_edges(const Index3& size) {
+  return {{-0.5, -0.5, -0.5}, {double(size[0]) - 0.5, double(size[1]) - 0.5, double(size[2]) - 0.5}};
+}
+
 Box3 box_around(const Affine& map, const Box3& box) {
   Box3 around{map(box.low), map(box.low)};
   for (int corner = 1; corner < 8; ++corner) {

@@ -41,6 +41,10 @@ struct Box3 {
   Vec3 low{}, high{};
 };
 
+/// A grid of `size` in its own voxel indices: from the first voxel's centre to the last's, and from edge to edge.
+Box3 voxel_centres(const Index3& size);
+Box3 voxel_edges(const Index3& size);
+
 /// The smallest box around what `map` makes of `box`.
 Box3 box_around(const Affine& map, const Box3& box);
 

@@ -12,28 +12,19 @@ namespace {
 
 constexpr double kMostControlPoints = 16777216;  // 2^24
 
-/// Where the corners of all images of the item lie among the voxels of the frame, edge to edge.
-std::array<Vec3, 2> extent_of_item(const StageContext& context) {
+/// The box around all images of the item, edge to edge, in voxels of the frame.
+Box3 extent_of_item(const StageContext& context) {
   const Affine to_frame = context.frame.geometry.world_to_index();
-  Vec3 low, high;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    low[axis] = -0.5;
-    high[axis] = double(context.frame.geometry.size()[axis]) - 0.5;
-  }
+  Box3 extent = voxel_edges(context.frame.geometry.size());
   for (const auto& [name, info] : context.images) {
     if (same_grid(info.geometry, context.frame.geometry)) continue;
-    for (int corner = 0; corner < 8; ++corner) {
-      Vec3 at;
-      for (std::size_t axis = 0; axis < 3; ++axis)
-        at[axis] = (corner >> axis & 1) ? double(info.geometry.size()[axis]) - 0.5 : -0.5;
-      const Vec3 index = to_frame(info.geometry.to_world(at));
-      for (std::size_t axis = 0; axis < 3; ++axis) {
-        low[axis] = std::min(low[axis], index[axis]);
-        high[axis] = std::max(high[axis], index[axis]);
-      }
+    const Box3 own = box_around(to_frame * info.geometry.index_to_world(), voxel_edges(info.geometry.size()));
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      extent.low[axis] = std::min(extent.low[axis], own.low[axis]);
+      extent.high[axis] = std::max(extent.high[axis], own.high[axis]);
     }
   }
-  return {low, high};
+  return extent;
 }
 
 /// Smooths along each axis of a small grid, edges replicated.
@@ -80,7 +71,7 @@ ControlGrid grid_of_size(const StageContext& context, const Vec3& size_mm) {
     grid.frame_to_cells.linear[int(axis)][axis] = per_voxel;
     grid.frame_to_cells.offset[axis] = -middle * per_voxel - first;
   }
-  if (cells[0] * cells[1] * cells[2] > kMostControlPoints) check_control_points({1 << 20, 1 << 20, 1 << 20}, 0);
+  check_control_points(cells[0] * cells[1] * cells[2]);
   for (std::size_t axis = 0; axis < 3; ++axis) grid.cells[axis] = std::int64_t(cells[axis]);
   return grid;
 }
@@ -95,8 +86,7 @@ ControlGrid grid_of_count(const StageContext& context, const Index3& cells) {
   return grid;
 }
 
-void check_control_points(const Index3& cells, int more) {
-  const double points = double(cells[0] + more) * double(cells[1] + more) * double(cells[2] + more);
+void check_control_points(double points) {
   if (points > kMostControlPoints)
     throw Error(ErrorCode::usage, "the deformation would have more than 16777216 control points: space them wider");
 }
@@ -118,9 +108,9 @@ VectorField make_field(VectorField::Basis basis, const Index3& size,
 
 PointMap random_spline(const StageContext& context, const ControlGrid& grid, const Vec3& limits, double smoothness,
                        const Matrix3& linear) {
-  check_control_points(grid.cells, 3);
   const Index3 size{grid.cells[0] + 3, grid.cells[1] + 3, grid.cells[2] + 3};
   const double points = double(size[0]) * double(size[1]) * double(size[2]);
+  check_control_points(points);
   if (points * (1 + 8 * smoothness) > kMostControlPoints)
     throw Error(ErrorCode::usage,
                 "smoothing so many control points over so many others takes too long: space them wider instead");

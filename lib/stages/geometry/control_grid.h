@@ -18,9 +18,8 @@ ControlGrid grid_of_size(const StageContext& context, const Vec3& size_mm);
 /// `cells` along each axis of the frame, from edge to edge.
 ControlGrid grid_of_count(const StageContext& context, const Index3& cells);
 
-/// Throws Error(usage) when a deformation of so many control points (cells + `more` an axis) is no deformation any
-/// more.
-void check_control_points(const Index3& cells, int more);
+/// Throws Error(usage) when a deformation of so many control points is no deformation any more.
+void check_control_points(double points);
 
 /// A field of vectors value(component, i, j, k) on `size` points.
 VectorField make_field(VectorField::Basis basis, const Index3& size,

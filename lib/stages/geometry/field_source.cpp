@@ -35,18 +35,13 @@ FieldSource field_source(const std::string& name, const StageContext& context) {
 
 void check_covers(const FieldSource& source, const Geometry& target, const std::string& name) {
   const Affine to_field = source.geometry.world_to_index() * target.index_to_world();
+  const Box3 used = box_around(to_field, voxel_centres(target.size())), there = voxel_edges(source.geometry.size());
   double beyond = 0;
-  for (int corner = 0; corner < 8; ++corner) {
-    Vec3 at;
-    for (std::size_t axis = 0; axis < 3; ++axis)
-      at[axis] = (corner >> axis & 1) ? double(target.size()[axis] - 1) : 0.0;
-    const Vec3 index = to_field(at);
-    for (std::size_t axis = 0; axis < 3; ++axis)
-      beyond = std::max({beyond, -index[axis], index[axis] - double(source.geometry.size()[axis] - 1)});
-  }
-  if (beyond <= 0.5 + 1e-3) return;  // the edge of its outermost voxels
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    beyond = std::max({beyond, there.low[axis] - used.low[axis], used.high[axis] - there.high[axis]});
+  if (beyond <= 1e-3) return;
   char words[32];
-  std::snprintf(words, sizeof words, "%.1f", beyond);
+  std::snprintf(words, sizeof words, "%.1f", beyond + 0.5);
   throw Error(ErrorCode::input, "the field '" + name + "' is of another grid: the result would reach " + words +
                                     " of its voxels beyond it; name the grid it was made for with 'reference'");
 }

@@ -46,7 +46,7 @@ class GridDistortion final : public GatherStage {
   SpatialMap map(const VolumeInfo& input, const StageContext& context) const override {
     const Geometry& frame = context.frame.geometry;
     const Index3& cells = params_.steps.value;
-    check_control_points(cells, 1);
+    check_control_points(double(cells[0] + 1) * double(cells[1] + 1) * double(cells[2] + 1));
     const ControlGrid grid = grid_of_count(context, cells);
     std::array<std::vector<double>, 3> moved;  // of each edge, in voxels
     DrawStream draws = context.draws();

@@ -166,8 +166,7 @@ bool antialiases(const VolumeInfo& input, const SamplingParams& params) {
 }
 
 void check_fill(const VolumeInfo& output, Boundary boundary, const Fill& fill) {
-  const bool used = boundary == Boundary::constant || boundary == Boundary::grid_constant;
-  if (!used || fill.minimum || holds_fill(output.dtype, fill.value)) return;
+  if (!has_fill(boundary) || fill.minimum || holds_fill(output.dtype, fill.value)) return;
   char words[160];
   std::snprintf(words, sizeof words,
                 "'fill' %.10g is no value of %s voxels: choose one that is, or cast the image first", fill.value,

@@ -35,10 +35,9 @@ void notice_empty_overlap(const VolumeInfo& input, SpatialMap& map) {
   if (!map.pull.is_affine()) return;
   const Geometry& target = map.output().geometry;
   const Affine to_source = input.geometry.world_to_index() * map.pull.affine() * target.index_to_world();
-  const Index3& n = target.size();
-  const Box3 centres = box_around(to_source, {{}, {double(n[0] - 1), double(n[1] - 1), double(n[2] - 1)}});
+  const Box3 centres = box_around(to_source, voxel_centres(target.size())), edges = voxel_edges(input.geometry.size());
   for (std::size_t axis = 0; axis < 3; ++axis)
-    if (centres.high[axis] < -0.5 || centres.low[axis] > double(input.geometry.size()[axis]) - 0.5) {
+    if (centres.high[axis] < edges.low[axis] || centres.low[axis] > edges.high[axis]) {
       map.notices.add("no_overlap", "the result shows nothing of the image: the two grids do not overlap in the world");
       return;
     }

@@ -76,8 +76,7 @@ GatherMap gather_map(const VolumeInfo& input, const Geometry& target, PointMap p
   map.boundary = params.boundary;
   map.fill = params.fill;
   map.window_end = target.size();
-  const bool copies = map.interpolation == Interpolation::nearest || map.interpolation == Interpolation::label_linear;
-  if (!copies) map.output.dtype = DataType::float32;
+  if (!moves_voxels(map.interpolation)) map.output.dtype = DataType::float32;
   check_fill(map.output, params.boundary, params.fill);
   return map;
 }
@@ -166,9 +165,7 @@ Vec3 center_of(const Geometry& geometry) {
 
 Geometry fitted_grid(const Geometry& grid, const Affine& push) {
   const Affine to_index = grid.world_to_index() * push * grid.index_to_world();
-  const Index3& n = grid.size();
-  const Box3 extent =
-      box_around(to_index, {{-0.5, -0.5, -0.5}, {double(n[0]) - 0.5, double(n[1]) - 0.5, double(n[2]) - 0.5}});
+  const Box3 extent = box_around(to_index, voxel_edges(grid.size()));
   Vec3 voxels;
   Affine origin;
   for (std::size_t axis = 0; axis < 3; ++axis) {

@@ -66,7 +66,7 @@ class Untilt final : public GatherStage {
     Affine upright{orthogonal_steps(tilted.index_to_world().linear, order), tilted.origin()};
     const Affine to_upright = upright.inverse() * tilted.index_to_world();
     if (is_same(to_upright, n)) return {identity_map(input), {}};
-    const Box3 centres = box_around(to_upright, {{}, {double(n[0] - 1), double(n[1] - 1), double(n[2] - 1)}});
+    const Box3 centres = box_around(to_upright, voxel_centres(n));
     Vec3 first, size;
     for (std::size_t axis = 0; axis < 3; ++axis) {
       first[axis] = std::floor(centres.low[axis] + kForgiven);
