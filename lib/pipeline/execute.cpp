@@ -138,8 +138,7 @@ double fill_value(DeviceContext& context, const Fill& fill, bool used, const Vol
 Volume run_gather(DeviceContext& context, const Group& group, const Images& images) {
   const Volume& input = images.at(group.image);
   const GatherMap& map = group.gather;
-  const bool fills = map.boundary == Boundary::constant || map.boundary == Boundary::grid_constant;
-  return apply_gather(context, input, map, fill_value(context, map.fill, fills, input),
+  return apply_gather(context, input, map, fill_value(context, map.fill, has_fill(map.boundary), input),
                       fill_value(context, map.before.fill, map.before.uses_fill(), input),
                       [&images](const std::string& name) -> const Volume& { return images.at(name); });
 }

@@ -40,6 +40,12 @@ std::size_t instruction_count(const PointwiseStage& stage, const VolumeInfo& inp
   return most;
 }
 
+/// The image that is a stage's mask; empty when none is.
+std::string mask_image(const PointwiseStage& stage) {
+  const auto request = stage.request();
+  return request && request->mask.kind == Mask::Kind::image ? request->mask.image : "";
+}
+
 /// What a map on the grid does in the world.
 PointMap world_pull(const GridMap& map, const VolumeInfo& input) {
   if (!map.moves_world) return {};
@@ -154,8 +160,7 @@ class Planner {
     for (const auto& [image, map] : maps)
       for (const std::string& field : fields_of(map.form)) read.push_back(field);
     if (const auto* pointwise = dynamic_cast<const PointwiseStage*>(&stage))
-      if (const auto request = pointwise->request(); request && request->mask.kind == Mask::Kind::image)
-        read.push_back(request->mask.image);
+      if (const std::string mask = mask_image(*pointwise); !mask.empty()) read.push_back(mask);
     std::stable_partition(images.begin(), images.end(), [&read](const std::string& image) {
       return std::find(read.begin(), read.end(), image) == read.end();
     });
@@ -188,8 +193,7 @@ class Planner {
     VolumeInfo& info = now_.at(image);
     VolumeInfo output = stage->output(info);
     if (entry.double_precision && output.dtype == DataType::float32) output.dtype = DataType::float64;
-    const auto request = stage->request();
-    const std::string mask = request && request->mask.kind == Mask::Kind::image ? request->mask.image : "";
+    const std::string mask = mask_image(*stage);
     if (!mask.empty()) {
       check_mask(mask, info);
       close(mask, "its voxels are the mask of " + entry.label);
@@ -225,7 +229,8 @@ class Planner {
       if (auto composed = compose(map.form, first, group->input, pipeline_.fusing)) {
         take_form(*group, std::move(*composed));
       } else {
-        const bool possible = compose(map.form, first, group->input, Fusing::all).has_value();
+        const bool possible =
+            pipeline_.fusing != Fusing::all && compose(map.form, first, group->input, Fusing::all).has_value();
         close(image, possible ? entry.label + " samples again (\"fuse\": \"all\" would sample once)"
                               : "composing it with " + entry.label + " would change the result");
         group = nullptr;
@@ -247,9 +252,7 @@ class Planner {
     }
     auto& gather = std::get<GatherMap>(form);
     if (gather.before.computes) gather.before.output.dtype = DataType::float64;
-    const bool copies =
-        gather.interpolation == Interpolation::nearest || gather.interpolation == Interpolation::label_linear;
-    if (!copies) gather.output.dtype = DataType::float64;
+    if (!moves_voxels(gather.interpolation)) gather.output.dtype = DataType::float64;
     else if (gather.interpolation == Interpolation::nearest) gather.output.dtype = gather.before.output.dtype;
   }
 

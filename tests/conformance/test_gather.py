@@ -7,7 +7,7 @@ import unittest
 import nibabel
 import nibabel.processing
 import numpy as np
-from scipy import ndimage
+from scipy import linalg, ndimage
 
 import oracle
 from support import (
@@ -74,6 +74,23 @@ def run_beside(stages, images, fields, **more):
         done = call("run", spec, folder / "in", "-o", folder / "out", "--device", "cpu", "-q")
         assert done.returncode == 0, f"{stages}: exit {done.returncode}\n{done.stderr}"
         return {name: load(folder / "out" / f"{name}.nii") for name in images}
+
+
+def fsl_flip(matrix, shape):
+    """Voxel index -> index counted as FSL does."""
+    flip = np.eye(4)
+    if np.linalg.det(matrix[:3, :3]) > 0:
+        flip[0, 0], flip[0, 3] = -1, shape[0] - 1
+    return flip
+
+
+def fsl_millimetres(index, matrix, shape):
+    return nibabel.affines.apply_affine(fsl_flip(matrix, shape), index) * np.linalg.norm(matrix[:3, :3], axis=0)
+
+
+def fsl_index(millimetres, matrix, shape):
+    counted = millimetres / np.linalg.norm(matrix[:3, :3], axis=0)
+    return nibabel.affines.apply_affine(np.linalg.inv(fsl_flip(matrix, shape)), counted)
 
 
 class MapCoordinates(unittest.TestCase):
@@ -284,6 +301,41 @@ class Warp(unittest.TestCase):
             stage = {"op": "warp", "field": "field", "on": "image", "convention": convention, "boundary": "nearest"}
             got = run_beside([stage], {"a": source}, {"a": vectors(field, matrix)})["a"]
             assert_close(data(got), sample_at(data(source), places, 1, "nearest"), convention, 2e-5)
+
+
+    def test_relative_warps_of_fsl(self):
+        """FNIRT: millimetres of scaled voxels, x from the far end where the grid is right-handed in RAS."""
+        draw = np.random.default_rng(8)
+        for from_orientation in ("RAS", "LAS"):
+            for to_orientation in ("RAS", "LAS"):
+                source = random_image((12, 10, 9), spacing=(1.1, 0.9, 1.4), orientation=from_orientation, origin=(3, -2, 8))
+                matrix = affine((1.3, 1.2, 1.5), (0, 4, 0), (2, -3, 6), to_orientation)
+                field = draw.normal(0, 1, (9, 8, 7, 3))
+                grid = np.stack(np.meshgrid(*map(np.arange, field.shape[:3]), indexing="ij"), -1)
+                places = fsl_millimetres(grid, matrix, field.shape) + field
+                index = np.moveaxis(fsl_index(places, source.affine, source.shape), -1, 0)
+                stage = {"op": "warp", "field": "field", "reference": "field", "on": "image", "convention": "fsl", "boundary": "nearest"}
+                got = run_beside([stage], {"a": source}, {"a": vectors(field, matrix)})["a"]
+                where = f"{from_orientation} to {to_orientation}"
+                assert_close(data(got), sample_at(data(source), index, 1, "nearest"), where, 2e-5)
+
+    def test_velocity_fields_are_integrated(self):
+        """v(p) = A (p - c) flows to c + expm(A) (p - c); its inverse to expm(-A). 2^7 steps: (A / 2^8)^2 2^7 is left."""
+        source = random_image((24, 22, 20), spacing=(1.1, 0.9, 1.2), angles=(0, 0, 15))
+        source = image(ndimage.gaussian_filter(data(source), 2), source.affine)
+        center = nibabel.affines.apply_affine(source.affine, (np.array(source.shape) - 1) / 2)
+        velocity = np.array([[0.05, 0.1, 0], [-0.08, 0.02, 0.03], [0, 0.04, -0.06]])
+        matrix = affine((2, 2, 2), (0, 0, 0), tuple(np.round(center - 40)))
+        field_grid = np.stack(np.meshgrid(*map(np.arange, (41, 41, 41)), indexing="ij"), -1)
+        field = (nibabel.affines.apply_affine(matrix, field_grid) - center) @ velocity.T
+        grid = np.stack(np.meshgrid(*map(np.arange, source.shape), indexing="ij"), -1)
+        offset = nibabel.affines.apply_affine(source.affine, grid) - center
+        for invert, sign in ((False, 1), (True, -1)):
+            moved = offset @ linalg.expm(sign * velocity).T + center
+            places = np.moveaxis(nibabel.affines.apply_affine(np.linalg.inv(source.affine), moved), -1, 0)
+            stage = {"op": "warp", "svf": "field", "on": "image", "convention": "ras", "invert": invert, "boundary": "nearest"}
+            got = run_beside([stage], {"a": source}, {"a": vectors(field, matrix)})["a"]
+            assert_close(data(got), sample_at(data(source), places, 1, "nearest"), f"invert {invert}", 2e-3)
 
 
 if __name__ == "__main__":

@@ -66,8 +66,8 @@ TEST_F(PipelineGpu, EveryStageAgreesWithTheCpu) {
           SCOPED_TRACE(stage.op + " on " + std::to_string(size[0]) + "x" + std::to_string(size[1]) + "x" +
                        std::to_string(size[2]) + " " + std::string(to_string(dtype)));
           const Pipeline pipeline = example_pipeline(stage);
-          const ImageInfos infos = example_infos(
-              stage, {oblique_grid(size), dtype, components, ImageKind::image, ComponentAxis::none, 1.0});
+          const ImageInfos infos =
+              example_infos(stage, {oblique_grid(size), dtype, components, ImageKind::image, ComponentAxis::none, 1.0});
           try {
             make_plan(pipeline, infos, {});
           } catch (const Error&) {
@@ -75,6 +75,30 @@ TEST_F(PipelineGpu, EveryStageAgreesWithTheCpu) {
           }
           expect_parity(pipeline, infos);
         }
+}
+
+/// Fields of every origin, inverses, votes of smoothed labels, chains merged into one gather.
+TEST_F(PipelineGpu, DeformationsAgreeWithTheCpu) {
+  const char* const inputs =
+      R"(, "inputs": {"image": {}, "field": {"suffix": "_f"}, "label": {"suffix": "_l", "kind": "label"}})";
+  const char* const chains[] = {
+      R"({"op": "warp", "svf": "field", "scale": 0.02, "on": ["image", "label"]})",
+      R"({"op": "warp", "svf": "field", "scale": 0.02, "invert": true, "precision": "double", "on": "image"})",
+      R"({"op": "warp", "field": "field", "scale": 0.01, "invert": true, "on": ["image", "label"]})",
+      R"({"op": "elastic", "spacing": 8, "magnitude": 2, "name": "e"}, {"op": "invert", "of": "e", "interpolation": "bspline3"})",
+      R"({"op": "affine", "scale": 0.4, "rotate": [10, 20, 30], "interpolation": "label_linear", "antialias": true, "fill": 3, "on": "label"})",
+      R"({"op": "rotate", "angles": [3, 9, 12], "boundary": "nearest"}, {"op": "elastic", "spacing": 9, "boundary": "nearest"}, {"op": "affine", "scale": 0.9, "boundary": "nearest"})",
+      R"({"op": "crop_foreground", "mask": {"above": 110}, "margin": 1}, {"op": "untilt"}, {"op": "smooth_deform", "limits": 1})"};
+  for (const char* chain : chains)
+    for (const char* fuse : {R"(, "fuse": "auto")", R"(, "fuse": "all")"})
+      for (const Index3& size : {Index3{17, 33, 3}, Index3{33, 17, 40}}) {
+        SCOPED_TRACE(std::string(chain) + fuse);
+        VolumeInfo info{oblique_grid(size), DataType::float32, 1, ImageKind::image, ComponentAxis::none, 1.0};
+        ImageInfos infos{{"image", info}, {"field", info}, {"label", info}};
+        infos.at("field").components = 3;
+        infos.at("label").dtype = DataType::uint8;
+        expect_parity(pipeline_of(chain, std::string(inputs) + fuse), infos);
+      }
 }
 
 TEST_F(PipelineGpu, ChainsAgreeWithTheCpu) {

@@ -1,6 +1,7 @@
 #include "stages/gather/compose.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace volpipe {
 
@@ -8,38 +9,14 @@ namespace {
 
 bool is_lattice(const GridMap& map) { return map.copies() && !map.computes; }
 
-bool whole_window(const GatherMap& map) {
-  return map.window_begin == Index3{} && map.window_end == map.output.geometry.size();
-}
+bool uses_minimum(const GatherMap& map) { return map.fill.minimum && has_fill(map.boundary); }
 
-bool uses_minimum(const GatherMap& map) {
-  return map.fill.minimum && (map.boundary == Boundary::constant || map.boundary == Boundary::grid_constant);
-}
-
-/// The target indices [begin, end) of one axis of a lattice map that are voxels, one unbroken run: voxel first + step *
-/// (j - begin) of the source, step 1 or -1.
-struct Run {
-  std::int64_t begin = 0, end = 0, first = 0;
-  int step = 1;
-};
-
-std::optional<Run> run_of(const AxisMatrix& matrix) {
-  const auto index_at = [&](std::int64_t j) {
-    const AxisMatrix::Row row = matrix.row(j);
-    return row.empty() ? std::int64_t(-1) : row.front().index;
-  };
-  Run run;
-  const std::int64_t size = matrix.output_size();
-  while (run.begin < size && index_at(run.begin) < 0) ++run.begin;
-  run.end = run.begin;
-  if (run.begin == size) return std::nullopt;
-  run.first = index_at(run.begin);
-  if (run.begin + 1 < size && index_at(run.begin + 1) >= 0)
-    run.step = int(index_at(run.begin + 1) - index_at(run.begin));
-  if (std::abs(run.step) != 1) return std::nullopt;
-  while (run.end < size && index_at(run.end) == index_at(run.begin) + run.step * (run.end - run.begin)) ++run.end;
-  for (std::int64_t j = run.end; j < size; ++j)
-    if (index_at(j) >= 0) return std::nullopt;
+/// The rows of a lattice axis that are voxels, where they are one unbroken run of steps of 1 or -1.
+std::optional<LatticeRun> run_of(const AxisMatrix& matrix) {
+  const std::vector<std::int64_t> sources = matrix.sources();
+  const LatticeRun run = longest_run(sources);
+  const auto voxels = std::count_if(sources.begin(), sources.end(), [](std::int64_t i) { return i >= 0; });
+  if (voxels == 0 || voxels != run.length() || std::abs(run.step) != 1) return std::nullopt;
   return run;
 }
 
@@ -47,7 +24,7 @@ std::optional<Run> run_of(const AxisMatrix& matrix) {
 std::optional<GatherMap> lattice_after(const GridMap& lattice, const GatherMap& first) {
   if (lattice.uses_fill() && lattice.fill.minimum) return std::nullopt;
   const bool fills = lattice.uses_fill();
-  if (fills && !whole_window(first) && first.window_fill != lattice.fill.value) return std::nullopt;
+  if (fills && !first.whole_window() && first.window_fill != lattice.fill.value) return std::nullopt;
   GatherMap result = first;
   result.output = lattice.output;
   if (fills) result.window_fill = lattice.fill.value;
@@ -57,7 +34,7 @@ std::optional<GatherMap> lattice_after(const GridMap& lattice, const GatherMap& 
     if (!run) return std::nullopt;
     const auto source = std::size_t(lattice.source_axis[axis]);
     const std::int64_t offset = run->first - run->step * run->begin;
-    indices.linear[int(source)][axis] = run->step;
+    indices.linear[int(source)][axis] = double(run->step);
     indices.offset[source] = double(offset);
     // The run's voxels that come from inside the first window: step * j + offset in [begin, end).
     std::int64_t low = first.window_begin[source] - offset, high = first.window_end[source] - 1 - offset;
@@ -105,7 +82,7 @@ VolumeInfo output_of(const SpatialForm& form) {
 std::optional<SpatialForm> sampling_once(const SpatialForm& second_form, const SpatialForm& first_form,
                                          const VolumeInfo& input) {
   const auto first = as_gather(first_form, input), second = as_gather(second_form, output_of(first_form));
-  if (!first || !second || !whole_window(*first) || !is_lattice(second->before) || second->before.uses_fill())
+  if (!first || !second || !first->whole_window() || !is_lattice(second->before) || second->before.uses_fill())
     return std::nullopt;
   const bool alike = first->interpolation == second->interpolation && first->boundary == second->boundary &&
                      first->fill == second->fill && first->output.dtype == second->output.dtype &&

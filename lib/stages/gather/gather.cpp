@@ -15,13 +15,9 @@ namespace volpipe {
 
 namespace {
 
-bool moves_bits(Interpolation interpolation) {
-  return interpolation == Interpolation::nearest || interpolation == Interpolation::label_linear;
-}
-
 /// Reads voxels of any type as they are.
 bool reads_any_type(Interpolation interpolation) {
-  return moves_bits(interpolation) || interpolation == Interpolation::linear;
+  return moves_voxels(interpolation) || interpolation == Interpolation::linear;
 }
 
 bool is_lattice(const VolumeInfo& input, const GridMap& map) { return map.copies() && map.output.dtype == input.dtype; }
@@ -79,44 +75,17 @@ std::vector<Pass> passes_before(const VolumeInfo& input, const GatherMap& map, d
   return {{std::move(before), before_fill}};
 }
 
-/// The longest run of indices that are one step apart.
-struct Run {
-  std::int64_t begin = 0, end = 0, step = 1;
-};
-
-Run longest_run(const std::vector<std::int64_t>& index) {
-  Run longest;
-  const auto size = std::int64_t(index.size());
-  const auto at = [&](std::int64_t v) { return index[std::size_t(v)]; };
-  for (std::int64_t v = 0; v < size;) {
-    if (at(v) < 0) {
-      ++v;
-      continue;
-    }
-    Run run{v, v + 1, 1};
-    if (run.end < size && at(run.end) >= 0) run.step = at(run.end) - at(v);
-    while (run.end < size && at(run.end) >= 0 && at(run.end) - at(run.end - 1) == run.step) ++run.end;
-    if (run.end - run.begin > longest.end - longest.begin) longest = run;
-    v = run.end;
-  }
-  return longest;
-}
-
 SourceAxis view_axis(const AxisMatrix& matrix, std::int64_t stride) {
-  std::vector<std::int64_t> index;
-  for (std::int64_t v = 0; v < matrix.output_size(); ++v) {
-    const AxisMatrix::Row row = matrix.row(v);
-    index.push_back(row.empty() ? -1 : row.front().index);
-  }
-  const Run run = longest_run(index);
+  const std::vector<std::int64_t> sources = matrix.sources();
+  const LatticeRun run = longest_run(sources);
   SourceAxis axis;
   axis.size = matrix.output_size();
   axis.begin = run.begin;
   axis.end = run.end;
   axis.stride = run.step * stride;
-  if (run.end > run.begin) axis.offset = index[std::size_t(run.begin)] * stride - axis.stride * run.begin;
-  if (run.begin == 0 && run.end == axis.size) return axis;
-  for (const std::int64_t i : index) axis.elements.push_back(i < 0 ? -1 : i * stride);
+  axis.offset = run.first * stride - axis.stride * run.begin;
+  if (run.length() == axis.size) return axis;
+  for (const std::int64_t i : sources) axis.elements.push_back(i < 0 ? -1 : i * stride);
   return axis;
 }
 
@@ -145,7 +114,7 @@ void check_fits(const VolumeInfo& input, const GatherMap& map) {
 }
 
 void check_types(DataType source, const GatherMap& map) {
-  const bool fits = moves_bits(map.interpolation) ? map.output.dtype == source : is_floating(map.output.dtype);
+  const bool fits = moves_voxels(map.interpolation) ? map.output.dtype == source : is_floating(map.output.dtype);
   if (!fits)
     throw Error(ErrorCode::internal, "a gather cannot make " + std::string(to_string(map.output.dtype)) + " of " +
                                          std::string(to_string(source)));

@@ -22,6 +22,8 @@ struct GatherMap {
   /// Target voxels outside [window_begin, window_end) hold window_fill: padding that follows.
   Index3 window_begin{}, window_end{};
   double window_fill = 0;
+
+  bool whole_window() const { return window_begin == Index3{} && window_end == output.geometry.size(); }
 };
 
 /// Finds the device volume of an item's image, for fields that are one.

@@ -59,10 +59,9 @@ Volume indicator(DeviceContext& context, const Volume& labels, double label) {
 std::vector<double> candidates_of(DeviceContext& context, const Volume& labels, const GatherMap& map, double fill_value,
                                   double before_fill) {
   std::vector<double> candidates = labels_of(context, labels);
-  if (map.boundary == Boundary::constant || map.boundary == Boundary::grid_constant) candidates.push_back(fill_value);
+  if (has_fill(map.boundary)) candidates.push_back(fill_value);
   if (map.before.uses_fill()) candidates.push_back(before_fill);
-  if (map.window_begin != Index3{} || map.window_end != map.output.geometry.size())
-    candidates.push_back(map.window_fill);
+  if (!map.whole_window()) candidates.push_back(map.window_fill);
   std::sort(candidates.begin(), candidates.end());
   candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
   return candidates;

@@ -161,4 +161,32 @@ AxisMatrix::Row AxisMatrix::row(std::int64_t j) const {
   return row;
 }
 
+std::vector<std::int64_t> AxisMatrix::sources() const {
+  std::vector<std::int64_t> sources;
+  sources.reserve(start_.size());
+  for (std::int64_t j = 0; j < output_size(); ++j) {
+    const Row taps = row(j);
+    sources.push_back(taps.empty() ? -1 : taps.front().index);
+  }
+  return sources;
+}
+
+LatticeRun longest_run(const std::vector<std::int64_t>& sources) {
+  LatticeRun longest;
+  const auto size = std::int64_t(sources.size());
+  const auto at = [&](std::int64_t j) { return sources[std::size_t(j)]; };
+  for (std::int64_t j = 0; j < size;) {
+    if (at(j) < 0) {
+      ++j;
+      continue;
+    }
+    LatticeRun run{j, j + 1, at(j), 1};
+    if (run.end < size && at(run.end) >= 0) run.step = at(run.end) - at(j);
+    while (run.end < size && at(run.end) >= 0 && at(run.end) - at(run.end - 1) == run.step) ++run.end;
+    if (run.length() > longest.length()) longest = run;
+    j = run.end;
+  }
+  return longest;
+}
+
 }  // namespace volpipe

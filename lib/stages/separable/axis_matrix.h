@@ -15,8 +15,11 @@ namespace volpipe {
 /// never touches the voxel (a NaN there does not spread).
 class AxisMatrix {
  public:
-  struct Tap { std::int64_t index; double weight; };  ///< index -1: the fill value
-  using Row = std::vector<Tap>;                       ///< any order; repeated indices add up
+  struct Tap {
+    std::int64_t index;
+    double weight;
+  };                             ///< index -1: the fill value
+  using Row = std::vector<Tap>;  ///< any order; repeated indices add up
 
   static AxisMatrix identity(std::int64_t size);
   /// Every row must span at most a window of consecutive input voxels (modulo the size when periodic).
@@ -40,6 +43,8 @@ class AxisMatrix {
   std::span<const double> weights() const { return weights_; }  ///< output_size x taps
   std::span<const double> fill_weights() const { return fill_weights_; }
   Row row(std::int64_t j) const;  ///< its nonzero taps, by ascending index
+  /// Of a matrix that copies: the input voxel of each row, -1 for the fill value; what lattice() was made of.
+  std::vector<std::int64_t> sources() const;
 
  private:
   std::int64_t input_size_ = 0;
@@ -50,5 +55,14 @@ class AxisMatrix {
   std::vector<double> weights_;
   std::vector<double> fill_weights_;
 };
+
+/// Rows [begin, end) of a matrix that copies take the input voxels first, first + step, ...
+struct LatticeRun {
+  std::int64_t begin = 0, end = 0, first = 0, step = 1;
+  std::int64_t length() const { return end - begin; }
+};
+
+/// The longest run of AxisMatrix::sources(), the first of the longest; of no length where all are the fill value.
+LatticeRun longest_run(const std::vector<std::int64_t>& sources);
 
 }  // namespace volpipe

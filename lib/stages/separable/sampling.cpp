@@ -210,6 +210,12 @@ bool is_bspline(Interpolation interpolation) {
   return interpolation >= Interpolation::bspline2 && interpolation <= Interpolation::bspline5;
 }
 
+bool moves_voxels(Interpolation interpolation) {
+  return interpolation == Interpolation::nearest || interpolation == Interpolation::label_linear;
+}
+
+bool has_fill(Boundary boundary) { return boundary == Boundary::constant || boundary == Boundary::grid_constant; }
+
 int spline_order(Interpolation spline) { return 2 + int(spline) - int(Interpolation::bspline2); }
 
 std::int64_t spline_pad(Interpolation interpolation, Boundary boundary) {

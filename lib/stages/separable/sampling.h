@@ -36,6 +36,10 @@ struct EnumNames<Boundary> {
 
 bool is_bspline(Interpolation interpolation);
 int spline_order(Interpolation spline);  ///< 2 to 5
+/// Gives voxels that were there, bit for bit: nearest and label_linear.
+bool moves_voxels(Interpolation interpolation);
+/// The fill value lies outside: constant and grid_constant.
+bool has_fill(Boundary boundary);
 
 /// Where weights are cut when voxels are float32: about 1e-7 of the range, whatever the order.
 inline constexpr double kSplineTolerance = 3e-8;

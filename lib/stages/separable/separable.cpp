@@ -72,12 +72,8 @@ std::uint64_t bits_of(double value, DataType type) {
 }
 
 std::vector<std::int32_t> index_table(const AxisMatrix& matrix) {
-  std::vector<std::int32_t> table;
-  for (std::int64_t j = 0; j < matrix.output_size(); ++j) {
-    const AxisMatrix::Row row = matrix.row(j);
-    table.push_back(row.empty() ? -1 : std::int32_t(row.front().index));
-  }
-  return table;
+  const std::vector<std::int64_t> sources = matrix.sources();
+  return {sources.begin(), sources.end()};
 }
 
 CopyWork copy_work(const VolumeInfo& input, const GridMap& map, double fill_value) {
@@ -245,11 +241,8 @@ bool is_plain_lattice(const GridMap& map) {
   return !map.computes && !map.uses_fill() &&
          std::all_of(map.matrices.begin(), map.matrices.end(), [](const AxisMatrix& matrix) {
            if (!matrix.copies()) return false;
-           const std::int64_t first = matrix.start().front();
-           const std::int64_t step = matrix.output_size() > 1 ? matrix.start()[1] - first : 1;
-           for (std::int64_t j = 0; j < matrix.output_size(); ++j)
-             if (matrix.start()[std::size_t(j)] != first + step * j) return false;
-           return step == 1 || step == -1;
+           const LatticeRun run = longest_run(matrix.sources());
+           return run.length() == matrix.output_size() && std::abs(run.step) == 1;
          });
 }
 
