@@ -16,12 +16,20 @@ namespace volpipe {
 /// Which images of an item a stage acts on unless "on" says otherwise.
 enum class StageTargets : std::uint8_t { all, images, labels };
 
-/// One of the kinds that the planner knows: PointwiseStage, SeparableStage, GatherStage, MeasuringStage,
+struct StageContext;
+
+/// One of the kinds that the planner knows: PointwiseStage, SeparableStage, GatherStage, VolumeStage, MeasuringStage,
 /// RearrangingStage. What comes out for what goes in is known without voxels (but for MeasuringStage); asking throws
 /// Error(input | usage) when the stage cannot act on it.
 class Stage {
  public:
   virtual ~Stage() = default;
+  /// The stage for one image of one item, where it needs files or random draws, or must look at the grid; null: as it
+  /// is. For pointwise and volume stages.
+  virtual std::shared_ptr<const Stage> for_image(const std::string& /*image*/, const VolumeInfo& /*input*/,
+                                                 const StageContext& /*context*/) const {
+    return nullptr;
+  }
 };
 
 struct StageDefinition {

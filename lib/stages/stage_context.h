@@ -53,6 +53,8 @@ struct StageContext {
 
   /// Random numbers of the stage's own (a displacement field), apart from those of its parameters.
   DrawStream draws() const { return {seed, item_id, repeat, stage_index | 0x80000000u}; }
+  /// Key of a stream with one draw a voxel of `image` (noise); `number` tells the streams of one stage apart.
+  std::uint64_t voxel_key(const std::string& image, std::uint32_t number = 0) const;
 };
 
 }  // namespace volpipe

@@ -1,7 +1,11 @@
-// A stage that changes each voxel by itself, perhaps with constants taken from the whole image.
+// A stage that changes each voxel by itself, perhaps with constants taken from whole images, other images of the item,
+// places and random draws.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "stages/pointwise/statistics.h"
@@ -9,27 +13,53 @@
 
 namespace volpipe {
 
+struct StatisticsResult;
+struct PointwiseContext;
+
 /// What a pointwise stage wants to know of its input before it can write its instructions.
 struct StatisticsRequest {
+  /// What is taken together: all components of the image, each by itself, or all images of the item that the stage acts
+  /// on.
+  enum class Over : std::uint8_t { volume, component, item };
+
   bool moments = false;
   std::vector<double> percentiles{};  ///< 0 to 100
+  int bins = 0;                       ///< a histogram between the least and the greatest value; gives moments too
   Mask mask{};
-  bool per_component = false;  ///< each component by itself, else all together
+  Over over = Over::volume;
+  /// Appends what is to be measured instead of the value as it is; the context has the answers to earlier requests.
+  std::function<void(Program&, const PointwiseContext&)> of{};
 };
 
-/// The answer; default values when nothing was asked.
+/// The answer; default values where nothing was asked.
 struct StatisticsResult {
   Moments moments{};
   std::vector<double> percentiles{};
+  std::vector<std::int64_t> histogram{};  ///< empty where no two values differ
+};
+
+struct PointwiseContext {
+  const VolumeInfo& input;                    ///< what the accumulator is a voxel of
+  std::span<const StatisticsResult> answers;  ///< to requests(), in order
+  std::span<const std::string> inputs;        ///< images that the program's inputs are; [0] the one it starts from
+  Notices& notices;
+
+  /// The program's input that is `image`.
+  int input_number(const std::string& image) const;
 };
 
 class PointwiseStage : public Stage {
  public:
-  /// Empty: no pass over the image is needed.
-  virtual std::optional<StatisticsRequest> request() const { return std::nullopt; }
+  /// Empty: no pass over the image is needed. They are answered in order.
+  virtual std::vector<StatisticsRequest> requests() const { return {}; }
+  /// Other images of the item whose voxels the program loads, of the same grid, with one component or as many.
+  virtual std::vector<std::string> reads() const { return {}; }
+  /// True when neighbours of the image itself are read, or images as they are before this stage's pass.
+  virtual bool reads_neighbours() const { return false; }
+  /// A new image of the item that holds the result, instead of the one that the stage acts on; empty: none.
+  virtual std::string makes() const { return {}; }
   /// Appends this stage's instructions: accumulator in, accumulator out; registers are free to use.
-  virtual void append(Program& program, const VolumeInfo& input, const StatisticsResult& statistics,
-                      Notices& notices) const = 0;
+  virtual void append(Program& program, const PointwiseContext& context) const = 0;
 
   /// Default: the same grid in float32.
   virtual VolumeInfo output(const VolumeInfo& input) const {

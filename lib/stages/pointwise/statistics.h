@@ -26,6 +26,7 @@ struct SampledValues {
   std::int64_t count;
   Selection selection{};
   Precision precision = Precision::single;
+  ProgramGrid grid{};  ///< for programs that ask for places
 };
 
 struct Moments {

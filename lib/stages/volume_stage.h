@@ -1,0 +1,41 @@
+// A stage with an algorithm of its own over a whole volume: Fourier transforms, local histograms, ITK's filters.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "device/context.h"
+#include "stages/stage.h"
+
+namespace volpipe {
+
+/// What a volume stage sees besides its input while it runs.
+struct VolumeContext {
+  DeviceContext& device;
+  std::function<const Volume&(const std::string&)> image;  ///< other images of the item, on the device
+  Notices& notices;
+};
+
+class VolumeStage : public Stage {
+ public:
+  /// Default: the same grid in float32.
+  virtual VolumeInfo output(const VolumeInfo& input) const {
+    VolumeInfo result = input;
+    result.dtype = DataType::float32;
+    return result;
+  }
+  /// Device memory beyond input and output, at most.
+  virtual std::size_t scratch_bytes(const VolumeInfo& input) const = 0;
+  /// Other images of the item that it reads; on the same grid.
+  virtual std::vector<std::string> reads() const { return {}; }
+  /// A new image of the item that holds the result, instead of the one that the stage acts on; empty: none.
+  virtual std::string makes() const { return {}; }
+  /// Runs on the host whatever the device: one download and one upload on CUDA.
+  virtual bool on_host() const { return false; }
+  /// `output` is output(input.info()), in float64 where the spec asks for double precision; whatever comes out is a
+  /// volume of that description.
+  virtual Volume run(const Volume& input, const VolumeInfo& output, VolumeContext& context) const = 0;
+};
+
+}  // namespace volpipe
