@@ -39,6 +39,8 @@ std::string_view kind_of(const Group& group) {
       return "pointwise";
     case GroupKind::gather:
       return "gather";
+    case GroupKind::volume:
+      return group.volume->on_host() ? "volume, on the host" : "volume";
     case GroupKind::rearrange:
       return "rearrange";
     case GroupKind::separable:

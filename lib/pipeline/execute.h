@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "device/context.h"
 #include "pipeline/plan.h"
@@ -12,13 +13,17 @@ namespace volpipe {
 /// The volumes of an item on one device, by image name.
 using Images = std::map<std::string, Volume>;
 
+/// What stages found out about all images of an item together, by stage: found once, used for each image.
+using ItemStatistics = std::map<std::size_t, std::vector<StatisticsResult>>;
+
 struct GroupResult {
   std::int64_t saturated = 0;  ///< voxels that met the limits of an integer type
 };
 
-/// Runs one group: replaces images.at(group.image). Throws Error with the stage's label.
+/// Runs one group: replaces or makes images[group.image]. Throws Error with the stage's label. `statistics` is kept
+/// from group to group of an item.
 GroupResult run_group(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images,
-                      Notices& notices);
+                      ItemStatistics& statistics, Notices& notices);
 
 /// Where the selected voxels of an image lie, over all its components; empty when none is selected.
 std::optional<IndexBox> measure(DeviceContext& context, const MeasuringStage::Request& request, const Images& images);

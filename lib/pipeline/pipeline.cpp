@@ -10,6 +10,7 @@
 #include "spec/variables.h"
 #include "stages/gather/gather_stage.h"
 #include "stages/pointwise/pointwise_stage.h"
+#include "stages/volume_stage.h"
 #include "volume/error.h"
 
 namespace volpipe {
@@ -132,10 +133,7 @@ class SpecReader {
     for (const auto& [name, entry] : inputs->items()) {
       const std::string pointer = "/inputs/" + pointer_token(name);
       InputSpec input{name, "", ImageKind::image, false};
-      if (!is_image_name(name))
-        faults_.add(pointer,
-                    "'" + name.substr(0, 40) +
-                        "' cannot be an image's name: use letters, digits and _, and not 'nonzero' or 'foreground'");
+      if (!is_image_name(name)) faults_.add(pointer, no_image_name(name));
       if (!entry.is_object()) {
         faults_.add(pointer, "must be an object with 'suffix', 'kind', 'optional', got " + entry.dump());
       } else {
@@ -222,6 +220,7 @@ class SpecReader {
                     "'" + op + "' decides which images there are and cannot be left to chance");
       rearrange_images(stage, *rearranging);
     }
+    register_made_image(stage);
     if (named && std::any_of(pipeline_.stages.begin(), pipeline_.stages.end(),
                              [&](const StageEntry& other) { return other.label == stage.label; }))
       faults_.add(pointer + "/name", "another stage is called '" + stage.label + "' already");
@@ -327,13 +326,32 @@ class SpecReader {
       return std::find(stage.images.begin(), stage.images.end(), image.name) != stage.images.end();
     });
     for (const std::string& name : made) {
-      if (!is_image_name(name))
-        faults_.add(stage.pointer,
-                    "'" + name.substr(0, 40) +
-                        "' cannot be an image's name: use letters, digits and _, and not 'nonzero' or 'foreground'");
+      if (!is_image_name(name)) faults_.add(stage.pointer, no_image_name(name));
       else if (find_image(name)) faults_.add(stage.pointer, "there is an image '" + name + "' already");
       else images_.push_back({name, kind, "_" + name});
     }
+  }
+
+  /// The image that a pointwise or volume stage makes besides those it acts on; an image that is there is replaced.
+  void register_made_image(StageEntry& stage) {
+    std::string made;
+    if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage.stage)) made = pointwise->makes();
+    if (const auto volume = std::dynamic_pointer_cast<const VolumeStage>(stage.stage)) made = volume->makes();
+    if (made.empty()) return;
+    if (find_image(made)) {
+      stage.images = {made};
+      return;
+    }
+    if (stage.probability != 1.0)
+      faults_.add(stage.pointer + "/probability",
+                  "'" + stage.definition->op + "' makes the image '" + made + "' and cannot be left to chance");
+    if (is_image_name(made)) images_.push_back({made, ImageKind::image, "_" + made});
+    else faults_.add(stage.pointer, no_image_name(made));
+  }
+
+  static std::string no_image_name(const std::string& name) {
+    return "'" + name.substr(0, 40) +
+           "' cannot be an image's name: use letters, digits and _, and not 'nonzero' or 'foreground'";
   }
 
   void read_common_keys(const Json& entry, const std::string& pointer, StageEntry& stage) {
@@ -376,11 +394,13 @@ class SpecReader {
 
   /// A mask that is an image must be one of the item.
   void check_mask(const std::shared_ptr<const Stage>& stage, const std::string& pointer) {
-    Mask mask;
+    std::vector<Mask> masks;
     if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage))
-      if (const auto request = pointwise->request()) mask = request->mask;
-    if (const auto measuring = std::dynamic_pointer_cast<const MeasuringStage>(stage)) mask = measuring->request().mask;
-    if (mask.kind == Mask::Kind::image) known_image(mask.image, pointer + "/mask");
+      for (const StatisticsRequest& request : pointwise->requests()) masks.push_back(request.mask);
+    if (const auto measuring = std::dynamic_pointer_cast<const MeasuringStage>(stage))
+      masks.push_back(measuring->request().mask);
+    for (const Mask& mask : masks)
+      if (mask.kind == Mask::Kind::image) known_image(mask.image, pointer + "/mask");
   }
 
   void build(StageEntry& stage) {

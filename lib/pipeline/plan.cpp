@@ -15,35 +15,75 @@ bool wants_double(const StageEntry& entry, const VolumeInfo& input) {
   return entry.double_precision || !(fits_float32(input.dtype) || input.dtype == DataType::float64);
 }
 
-/// True when one of the group's stages looks at components together and the new one by itself, or the reverse.
+/// True when one of the group's stages takes other components together than the new one, or the new one looks at other
+/// images, which must be as they are before the group.
 bool mixes_statistics(const Group& group, const PointwiseStage& stage) {
-  const auto request = stage.request();
-  if (!request) return false;
-  for (const auto& earlier : group.pointwise)
-    if (const auto other = earlier->request(); other && other->per_component != request->per_component) return true;
+  using Over = StatisticsRequest::Over;
+  for (const StatisticsRequest& request : stage.requests()) {
+    if (request.over == Over::item) return true;
+    for (const auto& earlier : group.pointwise)
+      for (const StatisticsRequest& other : earlier->requests())
+        if (group.input.components > 1 && (other.over == Over::component) != (request.over == Over::component))
+          return true;
+  }
   return false;
 }
 
-/// The most instructions a stage appends, over statistics of an ordinary image and of one that fills float32.
-std::size_t instruction_count(const PointwiseStage& stage, const VolumeInfo& input) {
-  std::size_t most = 0;
+bool takes_together(const PointwiseStage& stage) {
+  const auto requests = stage.requests();
+  return std::any_of(requests.begin(), requests.end(),
+                     [](const StatisticsRequest& request) { return request.over == StatisticsRequest::Over::item; });
+}
+
+StatisticsResult example_answer(const StatisticsRequest& request, double largest) {
+  StatisticsResult answer{
+      {.count = 1000, .min = -largest, .max = 0.9 * largest, .mean = 0.1 * largest, .sum_squares = largest}, {}, {}};
+  for (const double percent : request.percentiles) answer.percentiles.push_back((percent / 50 - 1) * largest);
+  answer.histogram.assign(std::size_t(request.bins), 10);
+  return answer;
+}
+
+ProgramUse use_of(const Program& program) {
+  return {program.size(), program.neighbours().size(), program.curves().size(), program.fields().size(),
+          program.keys().size()};
+}
+
+ProgramUse most_of(const ProgramUse& a, const ProgramUse& b) {
+  return {std::max(a.instructions, b.instructions), std::max(a.neighbours, b.neighbours), std::max(a.curves, b.curves),
+          std::max(a.fields, b.fields), std::max(a.streams, b.streams)};
+}
+
+/// The most that a stage appends, over statistics of an ordinary image and of one that fills float32.
+ProgramUse program_use(const PointwiseStage& stage, const VolumeInfo& input, std::span<const std::string> inputs) {
+  ProgramUse most;
   for (const double largest : {101.5, 2e38}) {
-    StatisticsResult statistics{
-        {.count = 1000, .min = -largest, .max = 0.9 * largest, .mean = 0.1 * largest, .sum_squares = largest}, {}};
-    if (const auto request = stage.request())
-      for (double percent : request->percentiles) statistics.percentiles.push_back((percent / 50 - 1) * largest);
-    Program program;
+    std::vector<StatisticsResult> answers;
     Notices ignored;
-    stage.append(program, input, statistics, ignored);
-    most = std::max(most, program.size());
+    for (const StatisticsRequest& request : stage.requests()) {
+      Program measured;
+      if (request.of) request.of(measured, {input, answers, inputs, ignored});
+      most = most_of(most, use_of(measured));
+      answers.push_back(example_answer(request, largest));
+    }
+    Program program;
+    stage.append(program, {input, answers, inputs, ignored});
+    most = most_of(most, use_of(program));
   }
   return most;
 }
 
-/// The image that is a stage's mask; empty when none is.
-std::string mask_image(const PointwiseStage& stage) {
-  const auto request = stage.request();
-  return request && request->mask.kind == Mask::Kind::image ? request->mask.image : "";
+/// The images that a stage reads besides the one it acts on: operands first, then masks.
+std::vector<std::string> operands_of(const PointwiseStage& stage, const std::string& image) {
+  std::vector<std::string> names = stage.reads();
+  std::erase(names, image);
+  return names;
+}
+
+std::vector<std::string> masks_of(const PointwiseStage& stage) {
+  std::vector<std::string> names;
+  for (const StatisticsRequest& request : stage.requests())
+    if (request.mask.kind == Mask::Kind::image) names.push_back(request.mask.image);
+  return names;
 }
 
 /// What a map on the grid does in the world.
@@ -107,28 +147,91 @@ class Planner {
     const std::shared_ptr<const Stage> stage = entry.stage ? entry.stage : draw_stage(index, entry, draws);
     if (const auto rearranging = std::dynamic_pointer_cast<const RearrangingStage>(stage))
       return add_rearranging(index, *rearranging, images);
-    if (images.empty()) return;
+    if (images.empty() && made_by(*stage).empty()) return;
+    if (images.empty()) throw Error(ErrorCode::input, "none of the images it acts on is in this item");
     const ImageInfos before = now_;
     const VolumeInfo frame = now_.at(images.front());
     if (const auto measuring = std::dynamic_pointer_cast<const MeasuringStage>(stage))
       return add_measuring(index, entry, *measuring, images);
+    if (std::dynamic_pointer_cast<const PointwiseStage>(stage) || std::dynamic_pointer_cast<const VolumeStage>(stage))
+      return add_voxel_stage(index, entry, stage, images, before, frame);
     std::map<std::string, SpatialMap> maps;
     for (const std::string& image : images)
       if (auto map = spatial_map(index, entry, *stage, image, images.front(), before, frame))
         maps.emplace(image, std::move(*map));
-    for (const std::string& image : read_last(images, maps, *stage)) {
-      if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage))
-        add_pointwise(index, entry, pointwise, image);
-      else add_spatial(index, entry, std::move(maps.at(image)), image);
-    }
+    for (const std::string& image : read_last(images, fields_of(maps)))
+      add_spatial(index, entry, std::move(maps.at(image)), image);
   }
 
-  /// What a geometric stage does to one image; empty for a pointwise stage.
+  /// A stage that keeps the grid: pointwise or with an algorithm of its own.
+  void add_voxel_stage(std::size_t index, const StageEntry& entry, const std::shared_ptr<const Stage>& stage,
+                       const std::vector<std::string>& images, const ImageInfos& before, const VolumeInfo& frame) {
+    const std::string made = made_by(*stage);
+    if (!made.empty() && !now_.contains(made)) {
+      const std::string base = base_of(*stage, images.front());
+      return add_for_image(index, entry, bound(index, entry, stage, base, images.front(), before, frame), base, images);
+    }
+    std::vector<std::string> read = reads_of(*stage);
+    for (const std::string& image : read_last(images, read))
+      add_for_image(index, entry, bound(index, entry, stage, image, images.front(), before, frame), image, images);
+  }
+
+  void add_for_image(std::size_t index, const StageEntry& entry, const std::shared_ptr<const Stage>& stage,
+                     const std::string& image, const std::vector<std::string>& images) {
+    if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage))
+      add_pointwise(index, entry, pointwise, image, images);
+    else add_volume(index, entry, std::dynamic_pointer_cast<const VolumeStage>(stage), image);
+  }
+
+  static std::string made_by(const Stage& stage) {
+    if (const auto* pointwise = dynamic_cast<const PointwiseStage*>(&stage)) return pointwise->makes();
+    if (const auto* volume = dynamic_cast<const VolumeStage*>(&stage)) return volume->makes();
+    return {};
+  }
+
+  static std::vector<std::string> reads_of(const Stage& stage) {
+    if (const auto* volume = dynamic_cast<const VolumeStage*>(&stage)) return volume->reads();
+    const auto& pointwise = dynamic_cast<const PointwiseStage&>(stage);
+    std::vector<std::string> names = pointwise.reads();
+    for (const std::string& mask : masks_of(pointwise)) names.push_back(mask);
+    return names;
+  }
+
+  /// The image whose grid and components a new one has: of those it is made from, the first with the most components.
+  std::string base_of(const Stage& stage, const std::string& first_image) const {
+    std::string base;
+    for (const std::string& name : reads_of(stage))
+      if (now_.contains(name) && (base.empty() || now_.at(name).components > now_.at(base).components)) base = name;
+    return base.empty() ? first_image : base;
+  }
+
+  std::shared_ptr<const Stage> bound(std::size_t index, const StageEntry& entry,
+                                     const std::shared_ptr<const Stage>& stage, const std::string& image,
+                                     const std::string& first_image, const ImageInfos& before,
+                                     const VolumeInfo& frame) {
+    auto own = stage->for_image(image, before.at(image), context_of(index, entry, image, first_image, before, frame));
+    return own ? own : stage;
+  }
+
+  StageContext context_of(std::size_t index, const StageEntry& entry, const std::string& image,
+                          const std::string& first_image, const ImageInfos& before, const VolumeInfo& frame) {
+    return {.images = before,
+            .frame = frame,
+            .frame_as_read = geometry_as_read(first_image, frame),
+            .applied = applied_[image],
+            .files = files_,
+            .double_precision = entry.double_precision,
+            .seed = key_.seed,
+            .item_id = key_.item_id,
+            .repeat = key_.repeat,
+            .stage_index = std::uint32_t(index)};
+  }
+
+  /// What a geometric stage does to one image.
   std::optional<SpatialMap> spatial_map(std::size_t index, const StageEntry& entry, const Stage& stage,
                                         const std::string& image, const std::string& first_image,
                                         const ImageInfos& before, const VolumeInfo& frame) {
     const VolumeInfo& info = before.at(image);
-    if (dynamic_cast<const PointwiseStage*>(&stage)) return std::nullopt;
     if (const auto* separable = dynamic_cast<const SeparableStage*>(&stage)) {
       GridMap map = separable->map(info);
       PointMap pull = world_pull(map, info);
@@ -137,30 +240,14 @@ class Planner {
     const auto* gather = dynamic_cast<const GatherStage*>(&stage);
     if (!gather)
       throw Error(ErrorCode::internal, "stage '" + entry.definition->op + "' is of no kind the planner knows");
-    const StageContext context{.images = before,
-                               .frame = frame,
-                               .frame_as_read = geometry_as_read(first_image, frame),
-                               .applied = applied_[image],
-                               .files = files_,
-                               .double_precision = entry.double_precision,
-                               .seed = key_.seed,
-                               .item_id = key_.item_id,
-                               .repeat = key_.repeat,
-                               .stage_index = std::uint32_t(index)};
-    SpatialMap map = gather->map(info, context);
+    SpatialMap map = gather->map(info, context_of(index, entry, image, first_image, before, frame));
     save_map(index, image == first_image, map.pull);
     for (const Notice& notice : map.notices.list()) plan_.notices.add(notice.code, entry.label + ": " + notice.message);
     return map;
   }
 
   /// The images in an order in which none changes before the others have read it.
-  static std::vector<std::string> read_last(std::vector<std::string> images,
-                                            const std::map<std::string, SpatialMap>& maps, const Stage& stage) {
-    std::vector<std::string> read;
-    for (const auto& [image, map] : maps)
-      for (const std::string& field : fields_of(map.form)) read.push_back(field);
-    if (const auto* pointwise = dynamic_cast<const PointwiseStage*>(&stage))
-      if (const std::string mask = mask_image(*pointwise); !mask.empty()) read.push_back(mask);
+  static std::vector<std::string> read_last(std::vector<std::string> images, const std::vector<std::string>& read) {
     std::stable_partition(images.begin(), images.end(), [&read](const std::string& image) {
       return std::find(read.begin(), read.end(), image) == read.end();
     });
@@ -189,32 +276,89 @@ class Planner {
   }
 
   void add_pointwise(std::size_t index, const StageEntry& entry, const std::shared_ptr<const PointwiseStage>& stage,
-                     const std::string& image) {
-    VolumeInfo& info = now_.at(image);
-    VolumeInfo output = stage->output(info);
-    if (entry.double_precision && output.dtype == DataType::float32) output.dtype = DataType::float64;
-    const std::string mask = mask_image(*stage);
-    if (!mask.empty()) {
+                     const std::string& source, const std::vector<std::string>& images) {
+    const std::string made = stage->makes();
+    const bool makes_new = !made.empty() && !now_.contains(made);
+    const std::string& image = makes_new ? made : source;
+    const VolumeInfo info = now_.at(source);
+    const VolumeInfo output = output_of(entry, stage->output(info));
+    if (makes_new) close(source, "'" + made + "' is made from it");
+    std::vector<std::string> inputs{source}, read = masks_of(*stage);
+    for (const std::string& operand : operands_of(*stage, source)) {
+      check_operand(operand, info);
+      close(operand, "its voxels are read by " + entry.label);
+      inputs.push_back(operand);
+      read.push_back(operand);
+    }
+    for (const std::string& mask : masks_of(*stage)) {
       check_mask(mask, info);
       close(mask, "its voxels are the mask of " + entry.label);
     }
+    if (takes_together(*stage))
+      for (const std::string& other : images) {
+        close(other, entry.label + " takes its statistics over all images together");
+        read.push_back(other);
+      }
+    std::erase(read, image);
+    if (stage->reads_neighbours()) close(image, entry.label + " reads neighbours");
+    const ProgramUse use = program_use(*stage, info, inputs);
     Group* group = open_group(image, GroupKind::pointwise, "a pointwise stage follows");
-    if (group && info.components > 1 && mixes_statistics(*group, *stage)) {
-      close(image, entry.label + " takes its statistics over other components");
-      group = nullptr;
+    if (group && !joins(*group, entry, *stage, use, inputs)) group = nullptr;
+    if (!group) {
+      group = &start_group(image, GroupKind::pointwise, info);
+      group->inputs = {source};
+      if (takes_together(*stage)) group->together = images;
     }
-    const std::size_t instructions = instruction_count(*stage, info);
-    if (group && group->instructions + instructions > Program::kMaxInstructions) {
-      close(image, "the program would have more than " + std::to_string(Program::kMaxInstructions) + " instructions");
-      group = nullptr;
-    }
-    if (!group) group = &start_group(image, GroupKind::pointwise, info);
-    if (!mask.empty()) readers_[image].push_back(mask);
-    group->instructions += instructions;
+    for (const std::string& input : inputs)
+      if (std::find(group->inputs.begin(), group->inputs.end(), input) == group->inputs.end())
+        group->inputs.push_back(input);
+    if (makes_new) read.push_back(source);
+    for (const std::string& name : read) readers_[image].push_back(name);
+    group->use = group->use + use;
     if (wants_double(entry, info)) group->precision = Precision::double_;
     group->pointwise.push_back(stage);
     group->stages.push_back(index);
-    group->output = info = output;
+    group->output = now_[image] = output;
+  }
+
+  /// Whether a stage can run in the open group of its image; closes the group where it cannot.
+  bool joins(const Group& group, const StageEntry& entry, const PointwiseStage& stage, const ProgramUse& use,
+             const std::vector<std::string>& inputs) {
+    std::size_t more = 0;
+    for (const std::string& input : inputs)
+      more += std::find(group.inputs.begin(), group.inputs.end(), input) == group.inputs.end();
+    const std::string image = group.image;
+    if (mixes_statistics(group, stage)) close(image, entry.label + " takes its statistics over other components");
+    else if (!(group.use + use).fits() || group.inputs.size() + more > Program::kMaxInputs)
+      close(image, "the program would be too long for one pass");
+    else return true;
+    return false;
+  }
+
+  static VolumeInfo output_of(const StageEntry& entry, VolumeInfo output) {
+    if (entry.double_precision && output.dtype == DataType::float32) output.dtype = DataType::float64;
+    return output;
+  }
+
+  void add_volume(std::size_t index, const StageEntry& entry, const std::shared_ptr<const VolumeStage>& stage,
+                  const std::string& source) {
+    const std::string made = stage->makes();
+    Group group{GroupKind::volume, made.empty() ? source : made, {index}};
+    group.input = now_.at(source);
+    group.output = output_of(entry, stage->output(group.input));
+    group.inputs = {source};
+    group.volume = stage;
+    for (const std::string& operand : stage->reads()) {
+      if (operand == source) continue;
+      check_operand(operand, group.input);
+      close(operand, "its voxels are read by " + entry.label);
+      group.inputs.push_back(operand);
+    }
+    close_readers_of(group.image);
+    close(source, entry.label + " works on the whole volume");
+    close(group.image, entry.label + " replaces it");
+    now_[group.image] = group.output;
+    plan_.groups.push_back(std::move(group));
   }
 
   void add_spatial(std::size_t index, const StageEntry& entry, SpatialMap map, const std::string& image) {
@@ -271,6 +415,13 @@ class Planner {
       group.gather = std::get<GatherMap>(std::move(form));
       group.output = group.gather.output;
     }
+  }
+
+  static std::vector<std::string> fields_of(const std::map<std::string, SpatialMap>& maps) {
+    std::vector<std::string> names;
+    for (const auto& [image, map] : maps)
+      for (const std::string& field : fields_of(map.form)) names.push_back(field);
+    return names;
   }
 
   /// Fields that are images of the item: they are read as they are now.
@@ -372,12 +523,27 @@ class Planner {
           "the mask '" + mask + "' lies on another grid than the image; bring them together with resample_to first");
   }
 
+  void check_operand(const std::string& name, const VolumeInfo& info) const {
+    const auto found = now_.find(name);
+    if (found == now_.end()) throw Error(ErrorCode::input, "the image '" + name + "' is missing from this item");
+    if (!same_grid(found->second.geometry, info.geometry))
+      throw Error(ErrorCode::input,
+                  "the image '" + name + "' lies on another grid; bring them together with resample_to first");
+    if (found->second.components != 1 && found->second.components != info.components)
+      throw Error(ErrorCode::input, "the image '" + name + "' has " + std::to_string(found->second.components) +
+                                        " components and cannot be combined with one of " +
+                                        std::to_string(info.components) + "; choose with select_frames first");
+  }
+
   void convert_outputs() {
     for (const OutputSpec& output : pipeline_.outputs) {
       const auto found = now_.find(output.image);
       if (found == now_.end() || !output.dtype || found->second.dtype == *output.dtype) continue;
       Group* group = open_group(output.image, GroupKind::pointwise, "the output's pixel type follows");
-      if (!group) group = &start_group(output.image, GroupKind::pointwise, found->second);
+      if (!group) {
+        group = &start_group(output.image, GroupKind::pointwise, found->second);
+        group->inputs = {output.image};
+      }
       if (!fits_float32(found->second.dtype) || *output.dtype == DataType::float64 || !fits_float32(*output.dtype))
         group->precision = Precision::double_;
       found->second.dtype = *output.dtype;
@@ -385,16 +551,22 @@ class Planner {
     }
   }
 
-  static std::size_t statistics_bytes(const Group& group) {
+  /// Tables of the statistics, and the values themselves where they are gathered first.
+  std::size_t statistics_bytes(const Group& group) const {
     std::size_t most = 0;
     for (const auto& stage : group.pointwise)
-      if (const auto request = stage->request())
-        most = std::max(
-            most, statistics_scratch_bytes(group.input.value_count(), group.precision, !request->percentiles.empty()));
+      for (const StatisticsRequest& request : stage->requests()) {
+        const bool gathers = request.over == StatisticsRequest::Over::item || group.input.components > 1;
+        std::int64_t values = group.input.value_count();
+        if (request.over == StatisticsRequest::Over::item) values *= std::int64_t(group.together.size());
+        const std::size_t gathered = gathers ? std::size_t(values) * (group.precision == Precision::single ? 4 : 8) : 0;
+        most =
+            std::max(most, gathered + statistics_scratch_bytes(values, group.precision, !request.percentiles.empty()));
+      }
     return most;
   }
 
-  static std::size_t scratch_of(const Group& group) {
+  std::size_t scratch_of(const Group& group) const {
     switch (group.kind) {
       case GroupKind::separable:
         return scratch_bytes(group.input, group.map);
@@ -402,6 +574,8 @@ class Planner {
         return scratch_bytes(group.input, group.gather);
       case GroupKind::pointwise:
         return statistics_bytes(group);
+      case GroupKind::volume:
+        return group.volume->scratch_bytes(group.input);
       case GroupKind::rearrange:
         break;
     }
@@ -445,6 +619,16 @@ class Planner {
 };
 
 }  // namespace
+
+ProgramUse ProgramUse::operator+(const ProgramUse& other) const {
+  return {instructions + other.instructions, neighbours + other.neighbours, curves + other.curves,
+          fields + other.fields, streams + other.streams};
+}
+
+bool ProgramUse::fits() const {
+  return instructions <= Program::kMaxInstructions && neighbours <= Program::kMaxNeighbours &&
+         curves <= Program::kMaxCurves && fields <= Program::kMaxFields && streams <= Program::kMaxStreams;
+}
 
 Plan make_plan(const Pipeline& pipeline, const ImageInfos& inputs, const ItemKey& key, StageFiles* files,
                const Measure& measure) {

@@ -12,10 +12,19 @@
 #include "stages/gather/gather_stage.h"
 #include "stages/pointwise/pointwise_stage.h"
 #include "stages/separable/separable.h"
+#include "stages/volume_stage.h"
 
 namespace volpipe {
 
-enum class GroupKind : std::uint8_t { pointwise, separable, gather, rearrange };
+enum class GroupKind : std::uint8_t { pointwise, separable, gather, volume, rearrange };
+
+/// How much of a program's limited places stages take.
+struct ProgramUse {
+  std::size_t instructions = 0, neighbours = 0, curves = 0, fields = 0, streams = 0;
+
+  ProgramUse operator+(const ProgramUse& other) const;
+  bool fits() const;
+};
 
 /// Consecutive stages on one image that run as one pass: pointwise stages as one program, geometric stages as one map.
 struct Group {
@@ -23,14 +32,17 @@ struct Group {
   std::string image;
   std::vector<std::size_t> stages;  ///< indices into the pipeline's stages; empty: conversion to the output's type
   std::vector<std::shared_ptr<const PointwiseStage>> pointwise{};
+  std::vector<std::string> inputs{};    ///< pointwise: images that the program's inputs are; volume: that are read
+  std::vector<std::string> together{};  ///< pointwise: images whose statistics the first stage takes together
+  std::shared_ptr<const VolumeStage> volume{};
   GridMap map{};                                  ///< separable: the composed map
   GatherMap gather{};                             ///< gather: the composed map
   std::vector<RearrangingStage::Result> makes{};  ///< rearrange: what the item has instead of `takes`
   std::vector<std::string> takes{};
   VolumeInfo input{}, output{};
   Precision precision = Precision::single;
-  std::size_t instructions = 0;  ///< pointwise: length of the program
-  std::string ended_by{};        ///< why the next stage on this image is not in the group; empty at the end
+  ProgramUse use{};        ///< pointwise
+  std::string ended_by{};  ///< why the next stage on this image is not in the group; empty at the end
 };
 
 struct Plan {

@@ -238,9 +238,11 @@ Images compute_item(DeviceContext& context, const Pipeline& pipeline, Plan& plan
   std::vector<std::unique_ptr<TimePoint>> times;
   times.push_back(context.record_time());
   record.saturated_voxels = 0;
+  ItemStatistics statistics;
   const auto run_until = [&](std::span<const Group> groups) {
     while (times.size() <= groups.size()) {
-      record.saturated_voxels += run_group(context, pipeline, groups[times.size() - 1], on_device, notices).saturated;
+      record.saturated_voxels +=
+          run_group(context, pipeline, groups[times.size() - 1], on_device, statistics, notices).saturated;
       times.push_back(context.record_time());
     }
   };

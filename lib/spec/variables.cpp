@@ -149,6 +149,11 @@ double DrawStream::uniform() {
   return uniform_from(words.word[0], words.word[1]);
 }
 
+std::uint64_t DrawStream::bits() {
+  const PhiloxWords words = philox4x32({{drawn_++, stage_index_, repeat_, item_word_}}, key_);
+  return std::uint64_t(words.word[0]) << 32 | words.word[1];
+}
+
 double DrawStream::normal() {
   const double radius = std::sqrt(-2 * std::log(uniform()));
   return radius * std::cos(2 * std::numbers::pi * uniform());

@@ -32,6 +32,7 @@ class DrawStream {
   DrawStream(std::uint64_t seed, const std::string& item_id, std::uint32_t repeat, std::uint32_t stage_index);
   double uniform();  ///< in (0, 1)
   double normal();   ///< mean 0, standard deviation 1 (Box-Muller)
+  std::uint64_t bits();
   /// `value` with each distribution replaced by a draw, in order of appearance.
   Json draw(const Json& value);
 

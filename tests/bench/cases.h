@@ -168,8 +168,9 @@ class PlannedCase {
     Images images;
     images.emplace("image", std::move(volume));
     if (field) images.emplace("field", std::move(*field));
+    ItemStatistics statistics;
     Notices notices;
-    for (const Group& group : plan_.groups) run_group(context, pipeline_, group, images, notices);
+    for (const Group& group : plan_.groups) run_group(context, pipeline_, group, images, statistics, notices);
     return std::move(images.at("image"));
   }
   const Plan& plan() const { return plan_; }

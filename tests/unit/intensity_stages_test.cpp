@@ -49,19 +49,21 @@ class IntensityTest : public testing::Test {
     const VolumeInfo info = info_of(row.dtype, row.count);
     const ProgramInput input = row.input();
     Program program;
-    StatisticsResult statistics;
-    if (const auto request = stage->request()) {
+    std::vector<StatisticsResult> answers;
+    for (const StatisticsRequest& request : stage->requests()) {
+      StatisticsResult& statistics = answers.emplace_back();
       SampledValues values{{&input, 1}, &program, row.count};
-      if (request->mask.kind == Mask::Kind::nonzero) values.selection.kind = Selection::Kind::nonzero;
-      if (request->mask.kind == Mask::Kind::above) values.selection = {Selection::Kind::above, request->mask.threshold};
-      if (request->mask.kind == Mask::Kind::foreground)
+      if (request.mask.kind == Mask::Kind::nonzero) values.selection.kind = Selection::Kind::nonzero;
+      if (request.mask.kind == Mask::Kind::above) values.selection = {Selection::Kind::above, request.mask.threshold};
+      if (request.mask.kind == Mask::Kind::foreground)
         values.selection = {Selection::Kind::above, otsu_threshold(*cpu_, values)};
       if (mask) values.selection = {Selection::Kind::mask, 0, mask->input()};
-      if (request->moments) statistics.moments = compute_moments(*cpu_, values);
-      statistics.percentiles = compute_percentiles(*cpu_, values, request->percentiles);
+      if (request.moments) statistics.moments = compute_moments(*cpu_, values);
+      statistics.percentiles = compute_percentiles(*cpu_, values, request.percentiles);
     }
     StageResult result{Row(stage->output(info).dtype, row.count), {}, {}};
-    stage->append(program, info, statistics, result.notices);
+    const std::array<std::string, 1> inputs{"image"};
+    stage->append(program, {info, answers, inputs, result.notices});
     result.counts = run_program(*cpu_, program, {&input, 1}, result.voxels.bytes.data(), result.voxels.dtype, row.count,
                                 Precision::single);
     return result;
@@ -265,8 +267,8 @@ TEST_F(IntensityTest, NormalizeByTheForegroundOfAConstantImageIsZero) {
 }
 
 TEST_F(IntensityTest, NormalizePerComponentAsksForIt) {
-  EXPECT_TRUE(make({{"op", "normalize"}, {"per", "component"}})->request()->per_component);
-  EXPECT_FALSE(make({{"op", "normalize"}})->request()->per_component);
+  EXPECT_EQ(make({{"op", "normalize"}, {"per", "component"}})->requests()[0].over, StatisticsRequest::Over::component);
+  EXPECT_EQ(make({{"op", "normalize"}})->requests()[0].over, StatisticsRequest::Over::volume);
 }
 
 TEST_F(IntensityTest, Window) {

@@ -185,7 +185,7 @@ class Source {
   /// Elements of the taps at a coordinate that was looked up; kOutside, or the view's -1, where there is none.
   void elements(int a, std::int64_t first, int taps, std::int64_t* result) const {
     for (int tap = 0; tap < taps; ++tap) {
-      const std::int64_t v = gather::fold_tap(first + tap, axis_[a].size, boundary_);
+      const std::int64_t v = fold_tap(first + tap, axis_[a].size, boundary_);
       result[tap] = v < 0 ? kOutside : axis_[a].element(v);
     }
   }

@@ -138,7 +138,7 @@ __device__ __forceinline__ const T* at(const T* base, Offset bytes) {
 inline constexpr std::int64_t kOutside = -1, kViewFill = -2;
 
 __device__ inline std::int64_t element_of(const AxisView& axis, std::int64_t tap, Boundary boundary) {
-  const std::int64_t v = volpipe::gather::fold_tap(tap, axis.size, boundary);
+  const std::int64_t v = volpipe::fold_tap(tap, axis.size, boundary);
   if (v < 0) return kOutside;
   const std::int64_t element = axis.element(v);
   return element < 0 ? kViewFill : element;

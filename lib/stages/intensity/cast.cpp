@@ -21,7 +21,7 @@ class Cast final : public PointwiseStage {
     return result;
   }
 
-  void append(Program& program, const VolumeInfo&, const StatisticsResult&, Notices&) const override {
+  void append(Program& program, const PointwiseContext&) const override {
     if (is_floating(params_.dtype)) return;
     const IntegerRange range = integer_range(params_.dtype);
     if (!params_.round) program.add(Op::truncate);

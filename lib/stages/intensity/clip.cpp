@@ -25,22 +25,21 @@ class Clip final : public PointwiseStage {
       check_ascending((*params.percentiles)[0], (*params.percentiles)[1], pointer + "/percentiles", faults);
   }
 
-  std::optional<StatisticsRequest> request() const override {
-    if (!params_.percentiles) return std::nullopt;
-    return StatisticsRequest{.percentiles = {(*params_.percentiles)[0], (*params_.percentiles)[1]}};
+  std::vector<StatisticsRequest> requests() const override {
+    if (!params_.percentiles) return {};
+    return {{.percentiles = {(*params_.percentiles)[0], (*params_.percentiles)[1]}}};
   }
 
   VolumeInfo output(const VolumeInfo& input) const override {
     return keeps(input.dtype) ? input : PointwiseStage::output(input);
   }
 
-  void append(Program& program, const VolumeInfo&, const StatisticsResult& statistics,
-              Notices& notices) const override {
+  void append(Program& program, const PointwiseContext& context) const override {
     std::optional<double> low = params_.min, high = params_.max;
     if (params_.percentiles) {
-      low = statistics.percentiles[0];
-      high = statistics.percentiles[1];
-      if (std::isnan(*low)) return notice_no_voxels(notices, "clip");
+      low = context.answers[0].percentiles[0];
+      high = context.answers[0].percentiles[1];
+      if (std::isnan(*low)) return notice_no_voxels(context.notices, "clip");
     }
     if (low && high) program.add(Op::clamp, *low, *high);
     else if (low) program.add(Op::maximum, *low);

@@ -11,17 +11,17 @@ class Gamma final : public PointwiseStage {
   };
   explicit Gamma(Params params) : params_(params) {}
 
-  std::optional<StatisticsRequest> request() const override { return StatisticsRequest{.moments = true}; }
+  std::vector<StatisticsRequest> requests() const override { return {{.moments = true}}; }
 
-  void append(Program& program, const VolumeInfo&, const StatisticsResult& statistics,
-              Notices& notices) const override {
-    const double low = statistics.moments.min, range = statistics.moments.max - low;
-    if (statistics.moments.count == 0) return notice_no_voxels(notices, "gamma");
-    if (range == 0) return notices.add("constant_image", "gamma: the range is 0; the image was left as it is");
+  void append(Program& program, const PointwiseContext& context) const override {
+    const Moments& moments = context.answers[0].moments;
+    const double low = moments.min, range = moments.max - low;
+    if (moments.count == 0) return notice_no_voxels(context.notices, "gamma");
+    if (range == 0) return context.notices.add("constant_image", "gamma: the range is 0; the image was left as it is");
     append_linear(program, low, 1 / range, 0);
     program.add(Op::clamp, 0, 1).add(Op::power, params_.gamma);
     if (range <= 0x1p100) program.add(Op::fma, range, low);
-    else program.add(Op::fma, range / 4, low / 4).add(Op::multiply, 4).add(Op::clamp, low, statistics.moments.max);
+    else program.add(Op::fma, range / 4, low / 4).add(Op::multiply, 4).add(Op::clamp, low, moments.max);
   }
 
  private:

@@ -5,7 +5,7 @@ namespace volpipe {
 namespace {
 
 enum class Method { zscore, minmax, median_iqr, mean };
-enum class Per { volume, component };
+using Over = StatisticsRequest::Over;
 
 }  // namespace
 
@@ -14,8 +14,8 @@ struct EnumNames<Method> {
   static constexpr std::array names{"zscore", "minmax", "median_iqr", "mean"};
 };
 template <>
-struct EnumNames<Per> {
-  static constexpr std::array names{"volume", "component"};
+struct EnumNames<Over> {
+  static constexpr std::array names{"volume", "component", "item"};
 };
 
 namespace {
@@ -25,20 +25,21 @@ class Normalize final : public PointwiseStage {
   struct Params {
     Method method = Method::zscore;
     Mask mask;
-    Per per = Per::volume;
+    Over per = Over::volume;
     double ddof = 0;
   };
   explicit Normalize(Params params) : params_(std::move(params)) {}
 
-  std::optional<StatisticsRequest> request() const override {
-    StatisticsRequest request{.mask = params_.mask, .per_component = params_.per == Per::component};
+  std::vector<StatisticsRequest> requests() const override {
+    StatisticsRequest request{.mask = params_.mask, .over = params_.per};
     if (params_.method == Method::median_iqr) request.percentiles = {25, 50, 75};
     else request.moments = true;
-    return request;
+    return {request};
   }
 
-  void append(Program& program, const VolumeInfo&, const StatisticsResult& statistics,
-              Notices& notices) const override {
+  void append(Program& program, const PointwiseContext& context) const override {
+    const StatisticsResult& statistics = context.answers[0];
+    Notices& notices = context.notices;
     const bool nothing =
         params_.method == Method::median_iqr ? std::isnan(statistics.percentiles[1]) : statistics.moments.count == 0;
     if (nothing && params_.mask.kind == Mask::Kind::foreground) return append_no_foreground(program, notices);
@@ -102,7 +103,9 @@ StageDefinition stage_normalize() {
           .add("mask", &P::mask, {},
                "where the statistics are taken; they apply to every voxel, except that under \"nonzero\" a 0 means no "
                "data and stays 0")
-          .add("per", &P::per, {}, "statistics of all components together, or of each by itself")
+          .add("per", &P::per, {},
+               "statistics of all components together, of each by itself, or of all images that the stage acts on "
+               "together")
           .add("ddof", &P::ddof, {.min = 0}, "zscore: the variance divides by n - ddof (0: population, 1: sample)"));
 }
 

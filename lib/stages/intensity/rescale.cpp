@@ -58,26 +58,25 @@ class Rescale final : public PointwiseStage {
       faults.add(pointer + "/relative", "'relative' needs 'from' to be percentiles");
   }
 
-  std::optional<StatisticsRequest> request() const override {
+  std::vector<StatisticsRequest> requests() const override {
     switch (params_.from.kind) {
       case Kind::automatic:
-        return StatisticsRequest{.moments = true};
+        return {{.moments = true}};
       case Kind::percentiles:
-        return StatisticsRequest{.percentiles = {params_.from.values[0], params_.from.values[1]}};
+        return {{.percentiles = {params_.from.values[0], params_.from.values[1]}}};
       case Kind::range:
         break;
     }
-    return std::nullopt;
+    return {};
   }
 
-  void append(Program& program, const VolumeInfo&, const StatisticsResult& statistics,
-              Notices& notices) const override {
-    const auto [low, high] = source(statistics);
+  void append(Program& program, const PointwiseContext& context) const override {
+    const auto [low, high] = source(context.answers);
     const auto [to_low, to_high] = target();
-    if (!std::isfinite(low)) return notice_no_voxels(notices, "rescale");
+    if (!std::isfinite(low)) return notice_no_voxels(context.notices, "rescale");
     if (low == high) {
       append_constant(program, to_low);
-      return notice_constant(notices, "rescale", "range", to_low);
+      return notice_constant(context.notices, "rescale", "range", to_low);
     }
     append_linear(program, low, (to_high - to_low) / (high - low), to_low);
     if (params_.clip || params_.from.kind == Kind::automatic)
@@ -87,12 +86,12 @@ class Rescale final : public PointwiseStage {
  private:
   using Kind = RescaleSource::Kind;
 
-  std::array<double, 2> source(const StatisticsResult& statistics) const {
+  std::array<double, 2> source(std::span<const StatisticsResult> answers) const {
     switch (params_.from.kind) {
       case Kind::automatic:
-        return {statistics.moments.min, statistics.moments.max};
+        return {answers[0].moments.min, answers[0].moments.max};
       case Kind::percentiles:
-        return {statistics.percentiles[0], statistics.percentiles[1]};
+        return {answers[0].percentiles[0], answers[0].percentiles[1]};
       case Kind::range:
         break;
     }

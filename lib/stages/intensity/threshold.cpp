@@ -22,7 +22,7 @@ class Threshold final : public PointwiseStage {
     return holds(input.dtype, params_.value) ? input : PointwiseStage::output(input);
   }
 
-  void append(Program& program, const VolumeInfo&, const StatisticsResult&, Notices&) const override {
+  void append(Program& program, const PointwiseContext&) const override {
     program.store(Operand::r0);
     if (params_.above) program.add(Op::greater_equal, *params_.above);
     if (params_.above && params_.below) program.store(Operand::r1).add(Op::set, Operand::r0);

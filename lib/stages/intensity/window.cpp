@@ -56,7 +56,7 @@ class Window final : public PointwiseStage {
       faults.add(pointer, "'window' needs 'center' and 'width', or 'preset'");
   }
 
-  void append(Program& program, const VolumeInfo&, const StatisticsResult&, Notices&) const override {
+  void append(Program& program, const PointwiseContext&) const override {
     const CentreAndWidth window =
         params_.preset ? window_of(*params_.preset) : CentreAndWidth{*params_.center, *params_.width};
     const auto [low, high] = params_.to;

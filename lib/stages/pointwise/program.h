@@ -59,15 +59,15 @@ enum class Op : std::uint8_t {
   replace_nonfinite,  ///< finite acc stays, else x
   keep_nonfinite,     ///< acc where x is finite, else x
   // Ops of the general machine: those below need more of a processor than plain chains do.
-  sin,             ///< of radians
-  cos,             ///< of radians
-  tan,             ///< of radians
-  atan2,           ///< angle of the point (x, acc), radians
-  modulo,          ///< acc - x floor(acc / x), without rounding before the last: the sign of x
-  least,           ///< the lower of acc and x, NaN where either is
-  greatest,        ///< the higher of acc and x, NaN where either is
-  choose,          ///< x != 0 ? acc : register `index`
-  curve,           ///< curve `index` at acc
+  sin,       ///< of radians
+  cos,       ///< of radians
+  tan,       ///< of radians
+  atan2,     ///< angle of the point (x, acc), radians
+  modulo,    ///< acc - x floor(acc / x), without rounding before the last: the sign of x
+  least,     ///< the lower of acc and x, NaN where either is
+  greatest,  ///< the higher of acc and x, NaN where either is
+  choose,    ///< x != 0 ? acc : register `index`
+  curve,     ///< curve `index` at acc
   // Ops that give acc a value of their own, for the voxel at hand.
   coordinate,      ///< voxel index along axis `index`
   neighbour,       ///< voxel of neighbour `index`
@@ -103,8 +103,8 @@ struct Neighbour {
   bool operator==(const Neighbour&) const = default;
 };
 
-/// Straight pieces between the points (x[k], y[k]), x ascending, at least two. Beyond the ends it is level, or goes on as
-/// the last piece does; NaN stays.
+/// Straight pieces between the points (x[k], y[k]), x ascending, at least two. Beyond the ends it is level, or goes on
+/// as the last piece does; NaN stays.
 struct Curve {
   std::vector<double> x, y;
   bool extrapolate = false;
@@ -127,7 +127,7 @@ struct Field {
 /// holds at the end is the result, so the empty program is the identity.
 class Program {
  public:
-  static constexpr int kRegisters = 16;
+  static constexpr int kRegisters = 16, kPlainRegisters = 4;
   static constexpr int kMaxInstructions = 96;  ///< fits a kernel parameter in either precision
   static constexpr int kMaxInputs = 8;
   static constexpr int kMaxNeighbours = 32, kMaxCurves = 8, kMaxFields = 4, kMaxStreams = 8;
@@ -158,13 +158,18 @@ class Program {
   const std::vector<Curve>& curves() const { return curves_; }
   const std::vector<std::shared_ptr<const Field>>& fields() const { return fields_; }
   const std::vector<std::uint64_t>& keys() const { return keys_; }
-  bool is_identity() const;  ///< nothing but, at most, the first load
-  bool uses_registers() const;
-  bool is_general() const;   ///< has an op of the general machine, or more than four registers
+  bool is_identity() const;    ///< nothing but, at most, the first load
+  int register_count() const;  ///< registers r0, r1, ... used
+  bool is_general() const;     ///< has an op of the general machine, or more than kPlainRegisters registers
+  bool asks_for_place() const;
   /// One line an instruction, for `volpipe plan`.
   std::string listing() const;
 
  private:
+  int index_limit(Op op) const;
+  template <class T>
+  static std::uint8_t number_of(std::vector<T>& list, T entry, int limit);
+
   std::vector<Instruction> instructions_;
   std::vector<Neighbour> neighbours_;
   std::vector<Curve> curves_;

@@ -41,9 +41,8 @@ VOLPIPE_HD inline double exp(double x) {
   return x != x ? x : scaled;
 }
 
-/// log(x) in double to 1e-13 relative for a float32 x: 2 atanh((m - 1) / (m + 1)) with m in [sqrt(1/2), sqrt(2)).
-VOLPIPE_HD inline double log(float value) {
-  const double x = value;
+/// log(x) in double to 1e-13 relative for a normal x: 2 atanh((m - 1) / (m + 1)) with m in [sqrt(1/2), sqrt(2)).
+VOLPIPE_HD inline double log(double x) {
   constexpr std::uint64_t kRootHalf = 0x3fe6a09e667f3bcd;
   constexpr std::uint64_t kBias = 512;  // keeps the exponent positive, so that the shift may be unsigned
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(x);
@@ -66,6 +65,52 @@ VOLPIPE_HD inline double log(float value) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double special = x == 0.0 ? -kInfinity : x == kInfinity ? x : std::numeric_limits<double>::quiet_NaN();
   return x > 0.0 && x < kInfinity ? finite : special;
+}
+
+/// Sine and cosine of the rest of x after quarter turns, in double to 1e-11 relative, and the turns in the low bits.
+/// |x| is at most kMostTurned, so that the turns fit and pi / 2 in two parts leaves the rest exact enough.
+inline constexpr float kMostTurned = 134217728.0f;
+struct QuarterTurn {
+  double sine, cosine;
+  std::uint64_t turns;
+};
+
+VOLPIPE_HD inline QuarterTurn quarter_turn(double x) {
+  constexpr double kShift = 6755399441055744.0;  // as in exp
+  constexpr double kHalfPi = 1.57079632679489655800, kHalfPiRest = 6.12323399573676603587e-17;
+  const double shifted = std::fma(x, 0.636619772367581343076, kShift);
+  const double turns = shifted - kShift;
+  const double r = std::fma(turns, -kHalfPiRest, std::fma(turns, -kHalfPi, x));
+  const double t = r * r;
+  double s = -1.0 / 39916800;
+  s = std::fma(s, t, 1.0 / 362880);
+  s = std::fma(s, t, -1.0 / 5040);
+  s = std::fma(s, t, 1.0 / 120);
+  s = std::fma(s, t, -1.0 / 6);
+  double c = 1.0 / 479001600;
+  c = std::fma(c, t, -1.0 / 3628800);
+  c = std::fma(c, t, 1.0 / 40320);
+  c = std::fma(c, t, -1.0 / 720);
+  c = std::fma(c, t, 1.0 / 24);
+  c = std::fma(c, t, -0.5);
+  return {std::fma(s * t, r, r), std::fma(c, t, 1.0), std::bit_cast<std::uint64_t>(shifted)};
+}
+
+VOLPIPE_HD inline double sine_of(const QuarterTurn& turn) {
+  const double size = turn.turns & 1 ? turn.cosine : turn.sine;
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(size) ^ ((turn.turns & 2) << 62));
+}
+VOLPIPE_HD inline double cosine_of(QuarterTurn turn) {
+  ++turn.turns;
+  return sine_of(turn);
+}
+
+/// sin, cos and tan where |x| is at most kMostTurned; anything elsewhere.
+VOLPIPE_HD inline float sin_near(float x) { return x == 0 ? x : float(sine_of(quarter_turn(x))); }
+VOLPIPE_HD inline float cos_near(float x) { return float(cosine_of(quarter_turn(x))); }
+VOLPIPE_HD inline float tan_near(float x) {
+  const QuarterTurn turn = quarter_turn(x);
+  return x == 0 ? x : float(sine_of(turn) / cosine_of(turn));
 }
 
 /// C's pow, its special cases included. What depends on y alone is made into factors and masks, so that loops over x
@@ -121,6 +166,35 @@ VOLPIPE_HD T raised(T v, T exponent) {
   else return std::pow(v, exponent);
 }
 
+template <class T>
+VOLPIPE_HD T sine(T v) {
+  if constexpr (std::is_same_v<T, float>)
+    return std::fabs(v) <= float_math::kMostTurned ? float_math::sin_near(v) : float(std::sin(double(v)));
+  else return std::sin(v);
+}
+
+template <class T>
+VOLPIPE_HD T cosine(T v) {
+  if constexpr (std::is_same_v<T, float>)
+    return std::fabs(v) <= float_math::kMostTurned ? float_math::cos_near(v) : float(std::cos(double(v)));
+  else return std::cos(v);
+}
+
+template <class T>
+VOLPIPE_HD T tangent(T v) {
+  if constexpr (std::is_same_v<T, float>)
+    return std::fabs(v) <= float_math::kMostTurned ? float_math::tan_near(v) : float(std::tan(double(v)));
+  else return std::tan(v);
+}
+
+/// The rest of v after whole multiples of `divisor`, with the divisor's sign.
+template <class T>
+VOLPIPE_HD T floored_modulo(T v, T divisor) {
+  const T rest = std::fmod(v, divisor);
+  if (rest == T(0)) return std::copysign(rest, divisor);
+  return (rest < T(0)) != (divisor < T(0)) ? rest + divisor : rest;
+}
+
 /// `magnitude` with v's sign; NaN has none, for the devices make NaN of different signs.
 template <class T>
 VOLPIPE_HD T with_sign_of(T v, T magnitude) {
@@ -145,7 +219,7 @@ VOLPIPE_HD T round_half_away(T v) {
 
 }  // namespace detail
 
-/// One op on one voxel, for every op but load, store and to_integer.
+/// One op on one voxel, for the ops that need nothing but the accumulator, an operand and b.
 template <Op kOp, class T>
 VOLPIPE_HD inline T apply(T acc, T x, T b) {
   using namespace detail;
@@ -186,20 +260,34 @@ VOLPIPE_HD inline T apply(T acc, T x, T b) {
   else if constexpr (kOp == Op::is_finite) return finite(acc) ? T(1) : T(0);
   else if constexpr (kOp == Op::replace_nonfinite) return finite(acc) ? acc : x;
   else if constexpr (kOp == Op::keep_nonfinite) return finite(x) ? acc : x;
+  else if constexpr (kOp == Op::sin) return sine(acc);
+  else if constexpr (kOp == Op::cos) return cosine(acc);
+  else if constexpr (kOp == Op::tan) return tangent(acc);
+  else if constexpr (kOp == Op::atan2) return T(std::atan2(double(acc), double(x)));
+  else if constexpr (kOp == Op::modulo) return floored_modulo(acc, x);
+  else if constexpr (kOp == Op::least) return x < acc ? x : x == x ? acc : x;
+  else if constexpr (kOp == Op::greatest) return x > acc ? x : x == x ? acc : x;
   else static_assert(kOp == Op::set, "an op without arithmetic");
 }
 
 /// True for ops that read no operand: what they do depends on acc alone.
 constexpr VOLPIPE_HD bool is_unary(Op op) {
-  return (op >= Op::abs && op <= Op::sqrt) || op == Op::logical_not || op == Op::sign || op == Op::is_finite;
+  return (op >= Op::abs && op <= Op::sqrt) || op == Op::logical_not || op == Op::sign || op == Op::is_finite ||
+         (op >= Op::sin && op <= Op::tan);
 }
 
+/// True for ops that only the general machine has.
+constexpr VOLPIPE_HD bool is_general(Op op) { return op >= Op::sin; }
+
+/// True for ops that depend on the voxel's place.
+constexpr VOLPIPE_HD bool asks_for_place(Op op) { return op >= Op::coordinate; }
+
 /// True for ops with an operand x.
-constexpr VOLPIPE_HD bool reads_operand(Op op) { return op > Op::to_integer && !is_unary(op); }
+constexpr VOLPIPE_HD bool reads_operand(Op op) { return op > Op::to_integer && op < Op::curve && !is_unary(op); }
 
 /// True for ops that take many instructions of a processor.
 constexpr VOLPIPE_HD bool is_slow(Op op) {
-  return (op >= Op::exp && op <= Op::signed_power) || op == Op::divide || op == Op::divide_by;
+  return (op >= Op::exp && op <= Op::signed_power) || op == Op::divide || op == Op::divide_by || is_general(op);
 }
 
 /// A value as an integer in [low, high], held in T, and whether it had to be changed beyond rounding.
@@ -222,7 +310,7 @@ struct OpTag {
   static constexpr Op value = kOp;
 };
 
-/// visitor(OpTag<op>{}) for every op that apply() knows.
+/// visitor(OpTag<op>{}) for the ops that apply() knows; nothing for the others.
 template <class Visitor>
 VOLPIPE_HD inline void visit_op(Op op, Visitor&& visitor) {
 #define VOLPIPE_CASE(name)      \
@@ -267,9 +355,14 @@ VOLPIPE_HD inline void visit_op(Op op, Visitor&& visitor) {
     VOLPIPE_CASE(is_finite)
     VOLPIPE_CASE(replace_nonfinite)
     VOLPIPE_CASE(keep_nonfinite)
-    case Op::load:
-    case Op::store:
-    case Op::to_integer:
+    VOLPIPE_CASE(sin)
+    VOLPIPE_CASE(cos)
+    VOLPIPE_CASE(tan)
+    VOLPIPE_CASE(atan2)
+    VOLPIPE_CASE(modulo)
+    VOLPIPE_CASE(least)
+    VOLPIPE_CASE(greatest)
+    default:
       break;
   }
 #undef VOLPIPE_CASE
@@ -286,7 +379,7 @@ struct ExecutableProgram {
     T a, b;
   };
   int size = 0;
-  bool uses_registers = false;
+  int registers = 0;                            ///< used
   Step steps[Program::kMaxInstructions + 3]{};  // the first load, the last conversion, a load that ends the program
 
   void append(Op op, Operand operand, int index, double a, double b) {
@@ -298,7 +391,7 @@ struct ExecutableProgram {
 template <class T>
 ExecutableProgram<T> make_executable(const Program& program, DataType result_type) {
   ExecutableProgram<T> result;
-  result.uses_registers = program.uses_registers();
+  result.registers = program.register_count();
   const auto instructions = program.instructions();
   if (instructions.empty() || instructions[0].op != Op::load) result.append(Op::load, Operand::immediate, 0, 0, 0);
   for (const Instruction& i : instructions) result.append(i.op, i.operand, i.index, i.a, i.b);

@@ -15,6 +15,7 @@ namespace {
 
 SampledValues checked(const SampledValues& values) {
   check_inputs(*values.program, values.inputs);
+  check_grid(*values.program, values.grid, values.count);
   SampledValues result = values;
   result.precision = needed_precision(*values.program, values.inputs, DataType::float32, values.precision);
   return result;
@@ -132,8 +133,8 @@ namespace {
 template <class T>
 class SelectedBlocks {
  public:
-  SelectedBlocks(const ExecutableProgram<T>& program, const SampledValues& values)
-      : evaluator_(program, values.inputs), selection_(values.selection) {}
+  SelectedBlocks(const ExecutableProgram<T>& program, const SampledValues& values, const PlaceTables& tables)
+      : evaluator_(program, values.inputs, tables), selection_(values.selection) {}
 
   void evaluate(std::int64_t begin, std::int64_t count) {
     values_ = evaluator_.evaluate(begin, count);
@@ -246,9 +247,10 @@ class LaneSums {
 template <class T>
 Moments moments_in(const DeviceContext& context, const SampledValues& values) {
   const auto program = make_executable<T>(*values.program, DataType::float64);
+  const PlaceTables tables = host_tables(*values.program, values.grid);
   std::vector<Moments> chunks(std::size_t((values.count + kChunkVoxels - 1) / kChunkVoxels));
   context.parallel(values.count, kChunkVoxels, [&](std::int64_t begin, std::int64_t end) {
-    SelectedBlocks<T> blocks(program, values);
+    SelectedBlocks<T> blocks(program, values, tables);
     LaneSums<T> sums;
     for_each_block(blocks, begin, end, kLanes,
                    [&](const T* block, const std::uint8_t* keep, std::int64_t count) { sums.add(block, keep, count); });
@@ -267,10 +269,11 @@ std::vector<std::int64_t> count_in_pieces(const DeviceContext& context, const Sa
   const std::int64_t piece =
       std::clamp(values.count / (4 * context.threads()) / kBlockVoxels * kBlockVoxels, kLeast, kMost);
   const auto program = make_executable<T>(*values.program, DataType::float64);
+  const PlaceTables tables = host_tables(*values.program, values.grid);
   std::vector<std::int64_t> total(size);
   std::mutex mutex;
   context.parallel(values.count, piece, [&](std::int64_t begin, std::int64_t end) {
-    SelectedBlocks<T> blocks(program, values);
+    SelectedBlocks<T> blocks(program, values, tables);
     std::vector<std::uint32_t> counts(size);
     for_each_block(blocks, begin, end, kBlockVoxels, [&](const T* block, const std::uint8_t* keep, std::int64_t count) {
       tally(block, keep, count, counts.data());

@@ -1,0 +1,248 @@
+#include "pipeline/execute_pointwise.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "volume/error.h"
+
+namespace volpipe {
+
+namespace {
+
+using Over = StatisticsRequest::Over;
+
+/// Components [first, first + count) of a group's images, as a program's inputs.
+class InputRange {
+ public:
+  InputRange(const std::vector<std::string>& names, const Images& images, std::int64_t first, std::int64_t count)
+      : names_(names), images_(images), first_(first), count_(count) {}
+
+  const VolumeInfo& info() const { return images_.at(names_[0]).info(); }
+  std::int64_t first() const { return first_; }
+  std::int64_t components() const { return count_; }
+  std::int64_t values() const { return count_ * info().geometry.voxel_count(); }
+  ProgramGrid grid() const { return {info().geometry.size(), first_ * info().geometry.voxel_count()}; }
+  InputRange component(std::int64_t c) const { return {names_, images_, first_ + c, 1}; }
+
+  /// True when an input has one component for all of the range's.
+  bool repeats_input() const {
+    return count_ > 1 && std::any_of(names_.begin(), names_.end(), [this](const std::string& name) {
+             return images_.at(name).info().components == 1;
+           });
+  }
+
+  std::vector<ProgramInput> inputs() const {
+    std::vector<ProgramInput> inputs;
+    for (const std::string& name : names_) inputs.push_back(input(name));
+    return inputs;
+  }
+  ProgramInput input(const std::string& name) const {
+    const Volume& volume = images_.at(name);
+    return {volume.component(volume.info().components == 1 ? 0 : first_), volume.dtype()};
+  }
+
+ private:
+  const std::vector<std::string>& names_;
+  const Images& images_;
+  std::int64_t first_, count_;
+};
+
+void check_mask_components(const std::string& mask, const VolumeInfo& info, const VolumeInfo& image) {
+  if (info.components != 1 && info.components != image.components)
+    throw Error(ErrorCode::input, "the mask '" + mask + "' has " + std::to_string(info.components) +
+                                      " components; expected 1, or as many as the image");
+}
+
+/// Answers one stage's questions about the values of a program.
+class StatisticsPass {
+ public:
+  StatisticsPass(DeviceContext& context, const Group& group, const Images& images)
+      : context_(context), group_(group), images_(images) {}
+
+  StatisticsResult answer(const StatisticsRequest& request, const Program& program, const InputRange& range) const {
+    if (request.over == Over::item) return answer_together(request, program);
+    const bool repeats = range.components() > 1 && request.mask.kind == Mask::Kind::image;
+    if (repeats || range.repeats_input()) return answer_gathered(request, program, {range});
+    const auto inputs = range.inputs();
+    SampledValues values{inputs, &program, range.values(), {}, group_.precision, range.grid()};
+    values.selection = selection_of(context_, request.mask, values, range.info(), range.first(), images_);
+    return measured(request, values);
+  }
+
+ private:
+  StatisticsResult measured(const StatisticsRequest& request, const SampledValues& values) const {
+    StatisticsResult result;
+    if (request.moments || request.bins > 0) result.moments = compute_moments(context_, values);
+    if (!request.percentiles.empty()) result.percentiles = compute_percentiles(context_, values, request.percentiles);
+    if (request.bins > 0 && result.moments.min < result.moments.max)
+      result.histogram = compute_histogram(context_, values, result.moments.min, result.moments.max, request.bins);
+    return result;
+  }
+
+  StatisticsResult answer_together(const StatisticsRequest& request, const Program& program) const {
+    std::vector<std::vector<std::string>> names;
+    for (const std::string& image : group_.together) names.push_back({image});
+    std::vector<InputRange> ranges;
+    for (const auto& name : names) ranges.emplace_back(name, images_, 0, images_.at(name[0]).info().components);
+    return answer_gathered(request, program, ranges);
+  }
+
+  /// For values that do not lie in one run of memory: they are written out, NaN where an image masks them.
+  StatisticsResult answer_gathered(StatisticsRequest request, const Program& program,
+                                   const std::vector<InputRange>& ranges) const {
+    const DataType type = group_.precision == Precision::single ? DataType::float32 : DataType::float64;
+    std::int64_t count = 0;
+    for (const InputRange& range : ranges) count += range.values();
+    Buffer gathered = context_.allocate(std::size_t(count) * size_of(type));
+    auto* target = static_cast<std::byte*>(gathered.data());
+    for (const InputRange& range : ranges)
+      for (std::int64_t c = 0; c < range.components(); ++c) {
+        const InputRange component = range.component(c);
+        write_selected(request.mask, program, component, target, type);
+        target += std::size_t(component.values()) * size_of(type);
+      }
+    if (request.mask.kind == Mask::Kind::image) request.mask = {};
+    const Program identity;
+    const std::array<ProgramInput, 1> inputs{ProgramInput{gathered.data(), type}};
+    SampledValues values{inputs, &identity, count, {}, group_.precision};
+    values.selection = selection_of(context_, request.mask, values, group_.input, 0, images_);
+    return measured(request, values);
+  }
+
+  void write_selected(const Mask& mask, Program program, const InputRange& range, void* target, DataType type) const {
+    auto inputs = range.inputs();
+    if (mask.kind == Mask::Kind::image) {
+      check_mask_components(mask.image, images_.at(mask.image).info(), range.info());
+      inputs.push_back(range.input(mask.image));
+      program.store(Operand::r0).load(int(inputs.size()) - 1).store(Operand::r1);
+      program.add(Op::set, Operand::r0).add(Op::select, Operand::r1, std::nan(""));
+    }
+    run_program(context_, program, inputs, target, type, range.values(), group_.precision, range.grid());
+  }
+
+  DeviceContext& context_;
+  const Group& group_;
+  const Images& images_;
+};
+
+class PointwiseRun {
+ public:
+  PointwiseRun(DeviceContext& context, const Pipeline& pipeline, const Group& group, const Images& images,
+               ItemStatistics& statistics, Notices& notices)
+      : context_(context),
+        pipeline_(pipeline),
+        group_(group),
+        images_(images),
+        statistics_(statistics),
+        notices_(notices) {}
+
+  ConversionCounts run(Volume& output) {
+    const std::int64_t components = group_.input.components, step = each_by_itself() ? 1 : components;
+    ConversionCounts counts;
+    for (std::int64_t first = 0; first < components; first += step) {
+      const InputRange range(group_.inputs, images_, first, step);
+      const Program program = program_for(range);
+      for (std::int64_t c = 0; c < (range.repeats_input() ? step : 1); ++c)
+        add(counts, run_part(program, range.repeats_input() ? range.component(c) : range, output));
+    }
+    return counts;
+  }
+
+ private:
+  bool each_by_itself() const {
+    for (const auto& stage : group_.pointwise)
+      for (const StatisticsRequest& request : stage->requests())
+        if (request.over == Over::component) return true;
+    return false;
+  }
+
+  Program program_for(const InputRange& range) {
+    Program program;
+    VolumeInfo info = group_.input;
+    for (std::size_t i = 0; i < group_.pointwise.size(); ++i)
+      with_stage(pipeline_.stages[group_.stages[i]].label, [&] {
+        const PointwiseStage& stage = *group_.pointwise[i];
+        const auto answers = answers_for(stage, group_.stages[i], program, info, range);
+        stage.append(program, {info, answers, group_.inputs, notices_});
+        info = stage.output(info);
+      });
+    return program;
+  }
+
+  std::vector<StatisticsResult> answers_for(const PointwiseStage& stage, std::size_t index, const Program& program,
+                                            const VolumeInfo& info, const InputRange& range) {
+    const auto requests = stage.requests();
+    const bool together = std::any_of(requests.begin(), requests.end(),
+                                      [](const StatisticsRequest& request) { return request.over == Over::item; });
+    if (const auto known = statistics_.find(index); together && known != statistics_.end()) return known->second;
+    std::vector<StatisticsResult> answers;
+    const StatisticsPass pass(context_, group_, images_);
+    for (const StatisticsRequest& request : requests) {
+      Program measured = program;
+      if (request.of) request.of(measured, {info, answers, group_.inputs, notices_});
+      answers.push_back(pass.answer(request, measured, range));
+    }
+    if (together) statistics_[index] = answers;
+    return answers;
+  }
+
+  ConversionCounts run_part(const Program& program, const InputRange& range, Volume& output) {
+    return run_program(context_, program, range.inputs(), output.component(range.first()), output.dtype(),
+                       range.values(), group_.precision, range.grid());
+  }
+
+  static void add(ConversionCounts& counts, const ConversionCounts& part) {
+    counts.saturated += part.saturated;
+    counts.nan += part.nan;
+  }
+
+  DeviceContext& context_;
+  const Pipeline& pipeline_;
+  const Group& group_;
+  const Images& images_;
+  ItemStatistics& statistics_;
+  Notices& notices_;
+};
+
+void add_notices(const ConversionCounts& counts, const Group& group, Notices& notices) {
+  const std::string type(to_string(group.output.dtype));
+  if (counts.saturated)
+    notices.add("saturated", std::to_string(counts.saturated) + " voxels of '" + group.image +
+                                 "' met the limits of an integer type (output " + type + ")");
+  if (counts.nan)
+    notices.add("nan_to_integer", std::to_string(counts.nan) + " NaN voxels of '" + group.image +
+                                      "' became 0 as integers (output " + type + ")");
+}
+
+}  // namespace
+
+Selection selection_of(DeviceContext& context, const Mask& mask, const SampledValues& values, const VolumeInfo& image,
+                       std::int64_t component, const Images& images) {
+  switch (mask.kind) {
+    case Mask::Kind::all:
+      return {};
+    case Mask::Kind::nonzero:
+      return {Selection::Kind::nonzero};
+    case Mask::Kind::above:
+      return {Selection::Kind::above, mask.threshold};
+    case Mask::Kind::foreground:
+      return {Selection::Kind::above, otsu_threshold(context, values)};
+    case Mask::Kind::image:
+      break;
+  }
+  const Volume& volume = images.at(mask.image);
+  check_mask_components(mask.image, volume.info(), image);
+  return {Selection::Kind::mask, 0, {volume.component(volume.info().components == 1 ? 0 : component), volume.dtype()}};
+}
+
+GroupResult run_pointwise(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images,
+                          ItemStatistics& statistics, Notices& notices) {
+  Volume output(group.output, context.allocate(group.output.bytes()));
+  const ConversionCounts counts = PointwiseRun(context, pipeline, group, images, statistics, notices).run(output);
+  add_notices(counts, group, notices);
+  images.insert_or_assign(group.image, std::move(output));
+  return {counts.saturated};
+}
+
+}  // namespace volpipe
