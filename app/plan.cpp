@@ -79,6 +79,33 @@ std::optional<GridSampling> sampling_of(const Group& group) {
   return group.kind == GroupKind::separable && group.map.computes ? group.map.sampling : std::nullopt;
 }
 
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
+  return text;
+}
+
+/// What every voxel goes through in one pass; constants that come from the image are "?".
+void print_program(const Pipeline& pipeline, const Group& group) {
+  const auto programs = programs_of(group);
+  for (std::size_t s = 0; s < programs.size(); ++s) {
+    const std::string& label = pipeline.stages[group.stages[s]].label;
+    for (const std::string& statistics : programs[s].statistics)
+      std::cout << "    " << label << " looks for " << statistics << "\n";
+    std::cout << "    " << label << ": " << joined(programs[s].instructions) << "\n";
+  }
+}
+
+Json programs_to_json(const Pipeline& pipeline, const Group& group) {
+  Json list = Json::array();
+  const auto programs = programs_of(group);
+  for (std::size_t s = 0; s < programs.size(); ++s)
+    list.push_back({{"stage", pipeline.stages[group.stages[s]].label},
+                    {"statistics", programs[s].statistics},
+                    {"instructions", programs[s].instructions}});
+  return list;
+}
+
 void print(const Pipeline& pipeline, const Item& item, const Plan& plan, const DeviceChoice& device) {
   std::cout << item.id << (pipeline.repeat > 1 ? " (version " + std::to_string(item.repeat) + ")" : "") << " on "
             << device.used.name() << (device.fallback_reason.empty() ? "" : " (" + device.fallback_reason + ")")
@@ -96,6 +123,7 @@ void print(const Pipeline& pipeline, const Item& item, const Plan& plan, const D
               << (sampling ? ", " + word(sampling->interpolation) + ", " + word(sampling->boundary) : "") << ", "
               << group.image << "): " << stages_of(pipeline, group)
               << (group.ended_by.empty() ? "" : "; ends: " + group.ended_by) << "\n";
+    print_program(pipeline, group);
   }
   for (std::size_t index : plan.guessed)
     std::cout << "  " << pipeline.stages[index].label
@@ -126,6 +154,7 @@ Json to_json(const Pipeline& pipeline, const Item& item, const Plan& plan, const
                       {"stages", labels},
                       {"ended_by", group.ended_by},
                       {"output", volpipe::to_json(group.output)}});
+    if (group.kind == GroupKind::pointwise) groups.back()["program"] = programs_to_json(pipeline, group);
     if (const auto sampling = sampling_of(group)) {
       groups.back()["interpolation"] = word(sampling->interpolation);
       groups.back()["boundary"] = word(sampling->boundary);

@@ -35,43 +35,6 @@ bool takes_together(const PointwiseStage& stage) {
                      [](const StatisticsRequest& request) { return request.over == StatisticsRequest::Over::item; });
 }
 
-StatisticsResult example_answer(const StatisticsRequest& request, double largest) {
-  StatisticsResult answer{
-      {.count = 1000, .min = -largest, .max = 0.9 * largest, .mean = 0.1 * largest, .sum_squares = largest}, {}, {}};
-  for (const double percent : request.percentiles) answer.percentiles.push_back((percent / 50 - 1) * largest);
-  answer.histogram.assign(std::size_t(request.bins), 10);
-  return answer;
-}
-
-ProgramUse use_of(const Program& program) {
-  return {program.size(), program.neighbours().size(), program.curves().size(), program.fields().size(),
-          program.keys().size()};
-}
-
-ProgramUse most_of(const ProgramUse& a, const ProgramUse& b) {
-  return {std::max(a.instructions, b.instructions), std::max(a.neighbours, b.neighbours), std::max(a.curves, b.curves),
-          std::max(a.fields, b.fields), std::max(a.streams, b.streams)};
-}
-
-/// The most that a stage appends, over statistics of an ordinary image and of one that fills float32.
-ProgramUse program_use(const PointwiseStage& stage, const VolumeInfo& input, std::span<const std::string> inputs) {
-  ProgramUse most;
-  for (const double largest : {101.5, 2e38}) {
-    std::vector<StatisticsResult> answers;
-    Notices ignored;
-    for (const StatisticsRequest& request : stage.requests()) {
-      Program measured;
-      if (request.of) request.of(measured, {input, answers, inputs, ignored});
-      most = most_of(most, use_of(measured));
-      answers.push_back(example_answer(request, largest));
-    }
-    Program program;
-    stage.append(program, {input, answers, inputs, ignored});
-    most = most_of(most, use_of(program));
-  }
-  return most;
-}
-
 /// The images that a stage reads besides the one it acts on: operands first, then masks.
 std::vector<std::string> operands_of(const PointwiseStage& stage, const std::string& image) {
   std::vector<std::string> names = stage.reads();
@@ -619,16 +582,6 @@ class Planner {
 };
 
 }  // namespace
-
-ProgramUse ProgramUse::operator+(const ProgramUse& other) const {
-  return {instructions + other.instructions, neighbours + other.neighbours, curves + other.curves,
-          fields + other.fields, streams + other.streams};
-}
-
-bool ProgramUse::fits() const {
-  return instructions <= Program::kMaxInstructions && neighbours <= Program::kMaxNeighbours &&
-         curves <= Program::kMaxCurves && fields <= Program::kMaxFields && streams <= Program::kMaxStreams;
-}
 
 Plan make_plan(const Pipeline& pipeline, const ImageInfos& inputs, const ItemKey& key, StageFiles* files,
                const Measure& measure) {

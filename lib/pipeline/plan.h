@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/group_program.h"
 #include "pipeline/pipeline.h"
 #include "stages/gather/gather_stage.h"
 #include "stages/pointwise/pointwise_stage.h"
@@ -17,14 +18,6 @@
 namespace volpipe {
 
 enum class GroupKind : std::uint8_t { pointwise, separable, gather, volume, rearrange };
-
-/// How much of a program's limited places stages take.
-struct ProgramUse {
-  std::size_t instructions = 0, neighbours = 0, curves = 0, fields = 0, streams = 0;
-
-  ProgramUse operator+(const ProgramUse& other) const;
-  bool fits() const;
-};
 
 /// Consecutive stages on one image that run as one pass: pointwise stages as one program, geometric stages as one map.
 struct Group {

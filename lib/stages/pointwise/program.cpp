@@ -82,11 +82,14 @@ std::string number(double value) {
   return {text.data(), std::size_t(std::snprintf(text.data(), text.size(), "%.9g", value))};
 }
 
-std::string operand_text(const Instruction& i) {
-  return i.operand == Operand::immediate ? number(i.a) : std::string("r") += std::to_string(int(i.operand) - 1);
+std::string number(double value, double other) { return value == other ? number(value) : "?"; }
+
+std::string operand_text(const Instruction& i, const Instruction& other) {
+  return i.operand == Operand::immediate ? number(i.a, other.a)
+                                         : std::string("r") += std::to_string(int(i.operand) - 1);
 }
 
-std::string line(const Instruction& i) {
+std::string line(const Instruction& i, const Instruction& other) {
   const std::string name(to_string(i.op));
   switch (i.op) {
     case Op::load:
@@ -99,19 +102,21 @@ std::string line(const Instruction& i) {
     case Op::random_poisson:
       return name + " " + std::to_string(i.index);
     case Op::choose:
-      return name + " " + operand_text(i) + " r" + std::to_string(i.index);
+      return name + " " + operand_text(i, other) + " r" + std::to_string(i.index);
     case Op::store:
       return name + " r" + std::to_string(i.index);
     case Op::to_integer:
-      return name + " " + number(i.a) + " " + number(i.b);
+      return name + " " + number(i.a, other.a) + " " + number(i.b, other.b);
     case Op::fma:
     case Op::clamp:
     case Op::select:
-      return name + " " + operand_text(i) + " " + number(i.b);
+      return name + " " + operand_text(i, other) + " " + number(i.b, other.b);
     default:
-      return is_unary(i.op) ? name : name + " " + operand_text(i);
+      return is_unary(i.op) ? name : name + " " + operand_text(i, other);
   }
 }
+
+std::string line(const Instruction& i) { return line(i, i); }
 
 }  // namespace
 
@@ -208,6 +213,14 @@ std::string Program::listing() const {
   std::string text;
   for (const Instruction& i : instructions_) text += line(i) + "\n";
   return text;
+}
+
+std::vector<std::string> common_lines(const Program& program, const Program& other) {
+  const auto instructions = program.instructions(), others = other.instructions();
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < instructions.size(); ++i)
+    lines.push_back(line(instructions[i], others[i < others.size() ? i : others.size() - 1]));
+  return lines;
 }
 
 Precision needed_precision(const Program& program, std::span<const ProgramInput> inputs, DataType result_type,

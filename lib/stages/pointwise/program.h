@@ -162,7 +162,7 @@ class Program {
   int register_count() const;  ///< registers r0, r1, ... used
   bool is_general() const;     ///< has an op of the general machine, or more than kPlainRegisters registers
   bool asks_for_place() const;
-  /// One line an instruction, for `volpipe plan`.
+  /// One line an instruction.
   std::string listing() const;
 
  private:
@@ -176,6 +176,10 @@ class Program {
   std::vector<std::shared_ptr<const Field>> fields_;
   std::vector<std::uint64_t> keys_;
 };
+
+/// One line an instruction of `program`; constants that `other`, the same instructions over other statistics, has
+/// otherwise are "?".
+std::vector<std::string> common_lines(const Program& program, const Program& other);
 
 /// What a program runs in: float32, or float64 for 32-bit integers (exact up to 2^53) and where asked.
 enum class Precision : std::uint8_t { single, double_ };
