@@ -47,6 +47,10 @@ ldd "$bundle"/bin/* "$bundle"/lib/* | awk '$2 == "=>" && $3 ~ /^\// {print $3}' 
   if [[ $package && -e /usr/share/doc/$package/copyright ]]; then cp -L "/usr/share/doc/$package/copyright" "$bundle/licenses/$package"; fi
 done
 
+for package in nlohmann-json3-dev libcli11-dev libkissfft-dev; do  # nothing but headers
+  [[ ! -e /usr/share/doc/$package/copyright ]] || cp -L "/usr/share/doc/$package/copyright" "$bundle/licenses/$package"
+done
+
 # RPATH, not RUNPATH: a LD_LIBRARY_PATH of the machine must not bring in another version of a library.
 chmod u+w "$bundle"/bin/* "$bundle"/lib/*
 strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*

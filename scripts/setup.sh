@@ -5,7 +5,7 @@ set -euo pipefail
 
 build=(
   g++ cmake ninja-build ccache
-  libinsighttoolkit5-dev libcli11-dev nlohmann-json3-dev libspdlog-dev libtbb-dev libisal-dev nettle-dev
+  libinsighttoolkit5-dev libcli11-dev nlohmann-json3-dev libspdlog-dev libtbb-dev libisal-dev nettle-dev libkissfft-dev
 )
 tests=(
   libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev
