@@ -5,6 +5,7 @@
 
 #include "stages/pointwise/pointwise_stage.h"
 #include "stages/registry.h"
+#include "support/pipeline_runs.h"
 #include "support/pointwise_data.h"
 
 namespace volpipe {
@@ -97,8 +98,11 @@ TEST_F(IntensityTest, EveryStageIsDocumentedAndItsExampleRuns) {
     EXPECT_FALSE(definition.summary.empty());
     for (const ParameterInfo& parameter : definition.parameters) EXPECT_FALSE(parameter.help.empty()) << parameter.name;
     for (const DataType type : kAllTypes)
-      for (const std::int64_t count : {1, 2, 33})
-        EXPECT_EQ(run(definition.example, random_row(type, count, 1))->count, count);
+      for (const std::int64_t count : {1, 2, 33}) {
+        Images images = random_images(*cpu_, example_infos(definition, info_of(type, count)), 1);
+        const PipelineResult result = run_pipeline(*cpu_, example_pipeline(definition), std::move(images));
+        for (const auto& [name, volume] : result.images) EXPECT_EQ(volume.geometry().size()[0], count) << name;
+      }
   }
 }
 
