@@ -126,7 +126,7 @@ class HostGather {
     bool in_view = true;
     for (std::size_t a = 0; a < 3; ++a) {
       const SourceAxis& axis = work_.source[a];
-      const std::int64_t v = gather::fold_tap(taps[a], axis.size, work_.boundary);
+      const std::int64_t v = fold_tap(taps[a], axis.size, work_.boundary);
       if (v < 0) return fill_;
       const gather::AxisView view{axis.size, axis.offset, axis.stride, axis.begin, axis.end, axis.elements.data()};
       const std::int64_t here = view.element(v);
