@@ -245,9 +245,17 @@ class SpecReader {
       return;
     }
     if (info.reference == Reference::output) return check_saved_map(*found, pointer);
-    if (found->is_array() && info.reference != Reference::new_images)
+    if (info.reference == Reference::expression) return add_names(*found, stage);
+    if ((found->is_array() && info.reference != Reference::new_images) || found->is_object())
       for (Json& entry : *found) check_reference_text(info.reference, entry, pointer);
     else check_reference_text(info.reference, *found, pointer);
+  }
+
+  /// What the names of an expression can mean here.
+  void add_names(Json& expression, const StageEntry& stage) const {
+    if (!expression.is_string()) return;
+    expression = ParameterType<ExpressionText>::with_names(expression.get<std::string>(), image_names(), stage.images,
+                                                           spec_.value("variables", Json::object()));
   }
 
   void check_reference_text(Reference reference, Json& value, const std::string& pointer) {
@@ -335,7 +343,12 @@ class SpecReader {
   /// The image that a pointwise or volume stage makes besides those it acts on; an image that is there is replaced.
   void register_made_image(StageEntry& stage) {
     std::string made;
-    if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage.stage)) made = pointwise->makes();
+    ImageKind kind = ImageKind::image;
+    if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage.stage)) {
+      made = pointwise->makes();
+      kind = pointwise->output({}).kind;
+      if (!made.empty() && stage.images.empty()) stage.images = pointwise->reads();
+    }
     if (const auto volume = std::dynamic_pointer_cast<const VolumeStage>(stage.stage)) made = volume->makes();
     if (made.empty()) return;
     if (find_image(made)) {
@@ -345,7 +358,7 @@ class SpecReader {
     if (stage.probability != 1.0)
       faults_.add(stage.pointer + "/probability",
                   "'" + stage.definition->op + "' makes the image '" + made + "' and cannot be left to chance");
-    if (is_image_name(made)) images_.push_back({made, ImageKind::image, "_" + made});
+    if (is_image_name(made)) images_.push_back({made, kind, "_" + made});
     else faults_.add(stage.pointer, no_image_name(made));
   }
 
@@ -415,6 +428,10 @@ class SpecReader {
     for (std::size_t k = 0; k < distribution_extremes(stage.parameters) && faults_.list().size() == before; ++k) {
       const auto probe = stage.definition->make(distribution_extreme(stage.parameters, k), stage.pointer, faults_);
       check_mask(probe, stage.pointer);
+      const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(probe);
+      if (pointwise && !pointwise->makes().empty())
+        faults_.add(stage.pointer, "'" + stage.definition->op + "' makes the image '" + pointwise->makes() +
+                                       "' and takes no random parameters");
       if (std::dynamic_pointer_cast<const RearrangingStage>(probe))
         faults_.add(stage.pointer,
                     "'" + stage.definition->op + "' decides which images there are and takes no random parameters");

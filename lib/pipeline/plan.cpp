@@ -273,12 +273,12 @@ class Planner {
       if (takes_together(*stage)) group->together = images;
     }
     for (const std::string& input : inputs)
-      if (std::find(group->inputs.begin(), group->inputs.end(), input) == group->inputs.end())
+      if (input != source && std::find(group->inputs.begin(), group->inputs.end(), input) == group->inputs.end())
         group->inputs.push_back(input);
     if (makes_new) read.push_back(source);
     for (const std::string& name : read) readers_[image].push_back(name);
     group->use = group->use + use;
-    if (wants_double(entry, info)) group->precision = Precision::double_;
+    if (wants_double(entry, info) || stage->needs_double()) group->precision = Precision::double_;
     group->pointwise.push_back(stage);
     group->stages.push_back(index);
     group->output = now_[image] = output;
@@ -289,7 +289,7 @@ class Planner {
              const std::vector<std::string>& inputs) {
     std::size_t more = 0;
     for (const std::string& input : inputs)
-      more += std::find(group.inputs.begin(), group.inputs.end(), input) == group.inputs.end();
+      more += input != group.image && std::find(group.inputs.begin(), group.inputs.end(), input) == group.inputs.end();
     const std::string image = group.image;
     if (mixes_statistics(group, stage)) close(image, entry.label + " takes its statistics over other components");
     else if (!(group.use + use).fits() || group.inputs.size() + more > Program::kMaxInputs)

@@ -88,6 +88,42 @@ Json number_schema(const char* type, const Limits& limits) {
 
 }  // namespace detail
 
+std::string ParameterType<ImageAliases>::read(const Json& json, const Limits&, ImageAliases& value) {
+  if (!json.is_object()) return name();
+  for (const auto& [alias, image] : json.items()) {
+    if (!image.is_string() || image.get<std::string>().empty()) return name();
+    value.images[alias] = image.get<std::string>();
+  }
+  return "";
+}
+
+std::string ParameterType<ExpressionText>::read(const Json& json, const Limits&, ExpressionText& value) {
+  if (json.is_object()) try {
+      value.images = json.at("images").get<std::vector<std::string>>();
+      value.on = json.at("on").get<std::vector<std::string>>();
+      for (const auto& [variable, given] : json.at("variables").items())
+        if (given.is_number()) value.variables[variable] = given.get<double>();
+        else value.unusable[variable] = given.get<std::string>();
+      value.text = json.at("text").get<std::string>();
+      return "";
+    } catch (const Json::exception&) { return name(); }
+  if (!json.is_string()) return name();
+  value.text = json.get<std::string>();
+  return "";
+}
+
+Json ParameterType<ExpressionText>::with_names(const std::string& text, const std::vector<std::string>& images,
+                                               const std::vector<std::string>& on, const Json& variables) {
+  Json usable = Json::object();
+  for (const auto& [name, value] : variables.items())
+    usable[name] = value.is_number()    ? value
+                   : value.is_string()  ? Json("is a text")
+                   : value.is_boolean() ? Json("is true or false")
+                   : value.is_object()  ? Json("is random")
+                                        : Json("is a list");
+  return {{"text", text}, {"images", images}, {"on", on}, {"variables", usable}};
+}
+
 std::string ParameterType<NewImages>::read(const Json& json, const Limits&, NewImages& value) {
   const Json list = json.is_array() ? json : Json::array({json});
   for (const Json& entry : list) {

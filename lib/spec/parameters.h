@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -56,7 +57,7 @@ struct Limits {
 };
 
 /// What a text parameter refers to, if to anything: the spec's reader checks that it is there.
-enum class Reference : std::uint8_t { none, file, image, image_or_file, new_images, stage, output };
+enum class Reference : std::uint8_t { none, file, image, image_or_file, new_images, stage, output, expression };
 
 /// What the outside sees of a parameter.
 struct ParameterInfo {
@@ -107,6 +108,18 @@ struct ImageOrFile {
 /// An image of the item, by name.
 struct ImageName {
   std::string name;
+};
+/// Other names for images of the item.
+struct ImageAliases {
+  std::map<std::string, std::string> images;  ///< alias -> image
+};
+/// Image arithmetic, and what its names can mean where it stands: the spec's reader fills that in.
+struct ExpressionText {
+  std::string text;
+  std::optional<std::vector<std::string>> images{};  ///< of the item; absent: any name may be one
+  std::vector<std::string> on{};                     ///< images that the stage acts on
+  std::map<std::string, double> variables{};
+  std::map<std::string, std::string> unusable{};  ///< variable -> why an expression cannot use it: "is a text"
 };
 /// Names of images that a stage makes.
 struct NewImages {
@@ -237,6 +250,27 @@ template <>
 struct ParameterType<OutputName> : detail::TextType<OutputName, &OutputName::path> {
   static constexpr Reference reference = Reference::output;
   static std::string name() { return "an output's path"; }
+};
+
+template <>
+struct ParameterType<ImageAliases> {
+  static constexpr Reference reference = Reference::image;
+  static std::string name() { return "an object of names and images, such as {\"mask\": \"brain_mask\"}"; }
+  static Json schema(const Limits&) { return {{"type", "object"}, {"additionalProperties", {{"type", "string"}}}}; }
+  static std::string read(const Json& json, const Limits&, ImageAliases& value);
+  static Json write(const ImageAliases& value) { return value.images.empty() ? Json(nullptr) : Json(value.images); }
+};
+
+template <>
+struct ParameterType<ExpressionText> {
+  static constexpr Reference reference = Reference::expression;
+  static std::string name() { return "an expression, such as \"image * 2\""; }
+  static Json schema(const Limits&) { return {{"type", "string"}}; }
+  static std::string read(const Json& json, const Limits&, ExpressionText& value);
+  /// What read() takes besides a bare text. Variables that are no numbers become unusable.
+  static Json with_names(const std::string& text, const std::vector<std::string>& images,
+                         const std::vector<std::string>& on, const Json& variables);
+  static Json write(const ExpressionText& value) { return value.text.empty() ? Json(nullptr) : Json(value.text); }
 };
 
 template <>

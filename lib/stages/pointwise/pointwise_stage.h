@@ -56,6 +56,8 @@ class PointwiseStage : public Stage {
   virtual std::vector<std::string> reads() const { return {}; }
   /// True when neighbours of the image itself are read, or images as they are before this stage's pass.
   virtual bool reads_neighbours() const { return false; }
+  /// True when float32 would not do, such as for whole numbers beyond 2^24 that must be exact.
+  virtual bool needs_double() const { return false; }
   /// A new image of the item that holds the result, instead of the one that the stage acts on; empty: none.
   virtual std::string makes() const { return {}; }
   /// Appends this stage's instructions: accumulator in, accumulator out; registers are free to use.
