@@ -164,7 +164,7 @@ class PointwiseRun {
       with_stage(pipeline_.stages[group_.stages[i]].label, [&] {
         const PointwiseStage& stage = *group_.pointwise[i];
         const auto answers = answers_for(stage, group_.stages[i], program, info, range);
-        stage.append(program, {info, answers, group_.inputs, notices_});
+        stage.append(program, {info, answers, group_.inputs, notices_, group_.precision});
         info = stage.output(info);
       });
     return program;
@@ -180,7 +180,7 @@ class PointwiseRun {
     const StatisticsPass pass(context_, group_, images_);
     for (const StatisticsRequest& request : requests) {
       Program measured = program;
-      if (request.of) request.of(measured, {info, answers, group_.inputs, notices_});
+      if (request.of) request.of(measured, {info, answers, group_.inputs, notices_, group_.precision});
       answers.push_back(pass.answer(request, measured, range));
     }
     if (together) statistics_[index] = answers;
