@@ -209,6 +209,30 @@ TEST_F(StatisticsTest, PercentilesOfTiesAndOddFloats) {
     EXPECT_EQ(percentiles(row, {double(percent)})[0], numpy_percentile(finite_values(row), percent)) << percent;
 }
 
+TEST_F(StatisticsTest, ManyPercentilesEqualFew) {
+  std::vector<double> percents;
+  for (int i = 0; i <= 200; ++i) percents.push_back(i / 2.0);
+  for (const DataType type : kAllTypes)
+    for (const Precision precision : {Precision::single, Precision::double_}) {
+      Row row = random_row(type, 30011, 21);
+      if (type == DataType::float32)
+        for (std::int64_t i = 0; i < row.count; ++i)
+          row.as<float>()[i] = 1 + 1e-5f * float(i % 300);  // first digits alike
+      const ProgramInput input = row.input();
+      SampledValues values = sampled(input, row.count);
+      values.precision = precision;
+      const std::vector<double> all = compute_percentiles(*cpu_, values, percents);
+      for (std::size_t i = 0; i < percents.size(); i += 4) {
+        const std::array<double, 4> few{percents[i], percents[std::min<std::size_t>(i + 1, 200)],
+                                        percents[std::min<std::size_t>(i + 2, 200)],
+                                        percents[std::min<std::size_t>(i + 3, 200)]};
+        const std::vector<double> found = compute_percentiles(*cpu_, values, few);
+        for (std::size_t k = 0; k < few.size() && i + k < percents.size(); ++k)
+          ASSERT_EQ(all[i + k], found[k]) << to_string(type) << " " << few[k];
+      }
+    }
+}
+
 TEST_F(StatisticsTest, PercentilesSeeTheProgramsValues) {
   const Row row = random_row(DataType::int16, 5001, 9);
   const ProgramInput input = row.input();
