@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "stages/pointwise/volume_statistics.h"
 #include "volume/error.h"
 
 namespace volpipe {
@@ -219,18 +220,7 @@ void add_notices(const ConversionCounts& counts, const Group& group, Notices& no
 
 Selection selection_of(DeviceContext& context, const Mask& mask, const SampledValues& values, const VolumeInfo& image,
                        std::int64_t component, const Images& images) {
-  switch (mask.kind) {
-    case Mask::Kind::all:
-      return {};
-    case Mask::Kind::nonzero:
-      return {Selection::Kind::nonzero};
-    case Mask::Kind::above:
-      return {Selection::Kind::above, mask.threshold};
-    case Mask::Kind::foreground:
-      return {Selection::Kind::above, otsu_threshold(context, values)};
-    case Mask::Kind::image:
-      break;
-  }
+  if (mask.kind != Mask::Kind::image) return selection_by_value(context, mask, values);
   const Volume& volume = images.at(mask.image);
   check_mask_components(mask.image, volume.info(), image);
   return {Selection::Kind::mask, 0, {volume.component(volume.info().components == 1 ? 0 : component), volume.dtype()}};

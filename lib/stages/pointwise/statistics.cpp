@@ -21,19 +21,6 @@ SampledValues checked(const SampledValues& values) {
   return result;
 }
 
-/// The largest number of type T that lies in `bin` or below, between `low` that does and `high` that does not.
-template <class T>
-double largest_in_bin(const HistogramBins& bin_of, int bin, double low, double high) {
-  const KeyFormat format{true, 8 * sizeof(T), 0};
-  const KeyEncoder<T> encode(format);
-  auto inside = encode(T(low)), outside = encode(T(high));
-  while (outside - inside > 1) {
-    const auto middle = inside + (outside - inside) / 2;
-    (bin_of(decode_key(format, middle)) <= bin ? inside : outside) = middle;
-  }
-  return decode_key(format, inside);
-}
-
 }  // namespace
 
 double Moments::std(double ddof) const {
@@ -84,37 +71,6 @@ std::vector<std::int64_t> compute_histogram(DeviceContext& context, const Sample
   if (!(low < high) || bins <= 0) throw Error(ErrorCode::internal, "a histogram needs low < high and at least one bin");
   if (values.count <= 0) return std::vector<std::int64_t>(std::size_t(bins));
   return run_on(context, cpu::histogram, cuda::histogram, checked(values), low, high, bins);
-}
-
-double otsu_threshold(DeviceContext& context, const SampledValues& values) {
-  constexpr int kBins = 256;
-  const Moments moments = compute_moments(context, values);
-  if (moments.count == 0) return std::numeric_limits<double>::quiet_NaN();
-  if (moments.min == moments.max) return moments.min;
-  const auto counts = compute_histogram(context, values, moments.min, moments.max, kBins);
-  const HistogramBins bins(moments.min, moments.max, kBins);
-  const auto centre = [&](int bin) { return moments.min + (bin + 0.5) * ((moments.max - moments.min) / kBins); };
-
-  double total = 0, total_weighted = 0;
-  for (int bin = 0; bin < kBins; ++bin) {
-    total += double(counts[std::size_t(bin)]);
-    total_weighted += double(counts[std::size_t(bin)]) * centre(bin);
-  }
-  double below = 0, below_weighted = 0, best = -1;
-  int parting = 0;
-  for (int bin = 0; bin + 1 < kBins; ++bin) {
-    below += double(counts[std::size_t(bin)]);
-    below_weighted += double(counts[std::size_t(bin)]) * centre(bin);
-    const double difference = below_weighted / below - (total_weighted - below_weighted) / (total - below);
-    const double between = below * (total - below) * difference * difference;
-    if (between > best) {
-      best = between;
-      parting = bin;
-    }
-  }
-  return checked(values).precision == Precision::single
-             ? largest_in_bin<float>(bins, parting, moments.min, moments.max)
-             : largest_in_bin<double>(bins, parting, moments.min, moments.max);
 }
 
 std::size_t statistics_scratch_bytes(std::int64_t count, Precision precision, bool percentiles) {
