@@ -9,7 +9,7 @@ build=(
 )
 tests=(
   libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev
-  python3-numpy python3-scipy python3-nibabel python3-pytest
+  python3-numpy python3-scipy python3-nibabel python3-pytest python3-skimage
 )
 
 case "${1:-}" in

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "stages/pointwise/volume_statistics.h"
 #include "volume/error.h"
 
 namespace volpipe {
@@ -164,7 +165,7 @@ class PointwiseRun {
       with_stage(pipeline_.stages[group_.stages[i]].label, [&] {
         const PointwiseStage& stage = *group_.pointwise[i];
         const auto answers = answers_for(stage, group_.stages[i], program, info, range);
-        stage.append(program, {info, answers, group_.inputs, notices_});
+        stage.append(program, {info, answers, group_.inputs, notices_, group_.precision});
         info = stage.output(info);
       });
     return program;
@@ -180,7 +181,7 @@ class PointwiseRun {
     const StatisticsPass pass(context_, group_, images_);
     for (const StatisticsRequest& request : requests) {
       Program measured = program;
-      if (request.of) request.of(measured, {info, answers, group_.inputs, notices_});
+      if (request.of) request.of(measured, {info, answers, group_.inputs, notices_, group_.precision});
       answers.push_back(pass.answer(request, measured, range));
     }
     if (together) statistics_[index] = answers;
@@ -219,18 +220,7 @@ void add_notices(const ConversionCounts& counts, const Group& group, Notices& no
 
 Selection selection_of(DeviceContext& context, const Mask& mask, const SampledValues& values, const VolumeInfo& image,
                        std::int64_t component, const Images& images) {
-  switch (mask.kind) {
-    case Mask::Kind::all:
-      return {};
-    case Mask::Kind::nonzero:
-      return {Selection::Kind::nonzero};
-    case Mask::Kind::above:
-      return {Selection::Kind::above, mask.threshold};
-    case Mask::Kind::foreground:
-      return {Selection::Kind::above, otsu_threshold(context, values)};
-    case Mask::Kind::image:
-      break;
-  }
+  if (mask.kind != Mask::Kind::image) return selection_by_value(context, mask, values);
   const Volume& volume = images.at(mask.image);
   check_mask_components(mask.image, volume.info(), image);
   return {Selection::Kind::mask, 0, {volume.component(volume.info().components == 1 ? 0 : component), volume.dtype()}};

@@ -9,14 +9,14 @@ namespace volpipe {
 
 namespace {
 
-/// Half the range of example images: an ordinary one, and one that fills float32.
-constexpr std::array kExamples{101.5, 2e38};
+/// Half the range of example images: an ordinary one, one that fills float32, a constant.
+constexpr std::array kExamples{101.5, 2e38, 0.0};
 
 StatisticsResult example_answer(const StatisticsRequest& request, double largest) {
   StatisticsResult answer{
       {.count = 1000, .min = -largest, .max = 0.9 * largest, .mean = 0.1 * largest, .sum_squares = largest}, {}, {}};
   for (const double percent : request.percentiles) answer.percentiles.push_back((percent / 50 - 1) * largest);
-  answer.histogram.assign(std::size_t(request.bins), 10);
+  if (largest > 0) answer.histogram.assign(std::size_t(request.bins), 10);
   return answer;
 }
 

@@ -19,7 +19,7 @@ struct ProgramUse {
   bool fits() const;
 };
 
-/// The most that a stage appends, over statistics of an ordinary image and of one that fills float32.
+/// The most that a stage appends, over statistics of an ordinary image, of one that fills float32 and of a constant.
 ProgramUse program_use(const PointwiseStage& stage, const VolumeInfo& input, std::span<const std::string> inputs);
 
 /// One stage of a group in words.

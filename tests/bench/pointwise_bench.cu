@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "device/cuda_context.h"
-#include "stages/pointwise/statistics.h"
+#include "stages/pointwise/otsu.h"
 #include "volume/error.h"
 
 using namespace volpipe;

@@ -1,6 +1,7 @@
 // The pointwise programs and statistics on CUDA against the CPU.
 #include <gtest/gtest.h>
 
+#include "stages/pointwise/otsu.h"
 #include "support/pointwise_data.h"
 
 namespace volpipe {

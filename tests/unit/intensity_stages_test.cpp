@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "stages/pointwise/otsu.h"
 #include "stages/pointwise/pointwise_stage.h"
 #include "stages/registry.h"
 #include "support/pipeline_runs.h"

@@ -133,7 +133,9 @@ INSTANTIATE_TEST_SUITE_P(
         R"({"op": "reorient", "axes": "LPS"}, {"op": "resample", "spacing": 1.1, "interpolation": "bspline3"}, {"op": "flip", "axes": "y"})",
         R"({"op": "pad", "before": 1, "after": 2, "fill": 7}, {"op": "resize", "scale": 1.5, "boundary": "mirror"}, {"op": "permute", "order": [1, 0, 2]})",
         R"({"op": "clip", "min": -20000, "max": 20000}, {"op": "rescale", "to": [0, 1]}, {"op": "gamma", "gamma": 0.7}, {"op": "normalize"})",
-        R"({"op": "window", "center": 0, "width": 30000}, {"op": "normalize", "method": "median_iqr"}, {"op": "threshold", "above": 0})"));
+        R"({"op": "window", "center": 0, "width": 30000}, {"op": "normalize", "method": "median_iqr"}, {"op": "threshold", "above": 0})",
+        R"({"op": "noise", "std": 500}, {"op": "histogram_equalize", "bins": 64}, {"op": "smooth_intensity", "spacing": 9}, {"op": "adjust_contrast", "gamma": 2, "retain_stats": true})",
+        R"({"op": "replace_padding"}, {"op": "bias_field"}, {"op": "noise", "kind": "rician", "std": 0.2, "relative": true}, {"op": "multi_otsu", "classes": 4})"));
 
 TEST(Execute, IsTheSameForAnyNumberOfThreads) {
   const Pipeline pipeline = pipeline_of(

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "stages/pointwise/otsu.h"
 #include "support/pointwise_data.h"
 #include "volume/error.h"
 
@@ -209,6 +210,30 @@ TEST_F(StatisticsTest, PercentilesOfTiesAndOddFloats) {
     EXPECT_EQ(percentiles(row, {double(percent)})[0], numpy_percentile(finite_values(row), percent)) << percent;
 }
 
+TEST_F(StatisticsTest, ManyPercentilesEqualFew) {
+  std::vector<double> percents;
+  for (int i = 0; i <= 200; ++i) percents.push_back(i / 2.0);
+  for (const DataType type : kAllTypes)
+    for (const Precision precision : {Precision::single, Precision::double_}) {
+      Row row = random_row(type, 30011, 21);
+      if (type == DataType::float32)
+        for (std::int64_t i = 0; i < row.count; ++i)
+          row.as<float>()[i] = 1 + 1e-5f * float(i % 300);  // first digits alike
+      const ProgramInput input = row.input();
+      SampledValues values = sampled(input, row.count);
+      values.precision = precision;
+      const std::vector<double> all = compute_percentiles(*cpu_, values, percents);
+      for (std::size_t i = 0; i < percents.size(); i += 4) {
+        const std::array<double, 4> few{percents[i], percents[std::min<std::size_t>(i + 1, 200)],
+                                        percents[std::min<std::size_t>(i + 2, 200)],
+                                        percents[std::min<std::size_t>(i + 3, 200)]};
+        const std::vector<double> found = compute_percentiles(*cpu_, values, few);
+        for (std::size_t k = 0; k < few.size() && i + k < percents.size(); ++k)
+          ASSERT_EQ(all[i + k], found[k]) << to_string(type) << " " << few[k];
+      }
+    }
+}
+
 TEST_F(StatisticsTest, PercentilesSeeTheProgramsValues) {
   const Row row = random_row(DataType::int16, 5001, 9);
   const ProgramInput input = row.input();
@@ -276,6 +301,57 @@ TEST_F(StatisticsTest, OtsuForegroundIsWholeBins) {
   const double found = otsu_threshold(*cpu_, sampled(input, row.count));
   EXPECT_GE(found, 16);
   EXPECT_LT(found, 1000);
+}
+
+/// Sum over classes of count * (mean - mean of all)^2, for thresholds after the given bins.
+double between_classes(const std::vector<std::int64_t>& histogram, const std::vector<int>& partings) {
+  std::vector<double> n(partings.size() + 1), sum(n.size());
+  double total = 0, total_sum = 0;
+  for (std::size_t bin = 0; bin < histogram.size(); ++bin) {
+    const auto k = std::size_t(std::count_if(partings.begin(), partings.end(), [&](int p) { return int(bin) > p; }));
+    n[k] += double(histogram[bin]);
+    sum[k] += double(histogram[bin]) * double(bin);
+    total += double(histogram[bin]);
+    total_sum += double(histogram[bin]) * double(bin);
+  }
+  double between = 0;
+  for (std::size_t k = 0; k < n.size(); ++k)
+    if (n[k] > 0) between += n[k] * std::pow(sum[k] / n[k] - total_sum / total, 2);
+  return between;
+}
+
+TEST_F(StatisticsTest, OtsuOfSeveralClassesIsTheExhaustiveBest) {
+  std::mt19937 random(4);
+  for (int trial = 0; trial < 20; ++trial) {
+    std::vector<std::int64_t> histogram(14);
+    for (auto& count : histogram) count = random() % 3 == 0 ? 0 : random() % 1000;
+    histogram.front() = histogram.back() = 5;
+    const Moments moments{.count = 1, .min = 0, .max = 14};
+    for (int classes = 2; classes <= 4; ++classes) {
+      double best = 0;
+      std::vector<int> partings(std::size_t(classes - 1));
+      const std::function<void(std::size_t, int)> search = [&](std::size_t k, int from) {
+        if (k == partings.size()) return (void)(best = std::max(best, between_classes(histogram, partings)));
+        for (partings[k] = from; partings[k] < 13; ++partings[k]) search(k + 1, partings[k] + 1);
+      };
+      search(0, 0);
+      std::vector<int> found;
+      for (const double t : otsu_thresholds(moments, histogram, classes, Precision::single)) {
+        EXPECT_EQ(t, double(std::nextafter(std::ceil(float(t)), 0.0f)));  // just below a bin's end
+        found.push_back(int(t));
+      }
+      ASSERT_EQ(found.size(), partings.size());
+      EXPECT_NEAR(between_classes(histogram, found), best, 1e-9 * best);
+    }
+  }
+}
+
+TEST_F(StatisticsTest, OtsuFindsNoMoreClassesThanFilledBins) {
+  const std::vector<std::int64_t> histogram{4, 0, 0, 7, 0, 0, 0, 2};
+  const Moments moments{.count = 13, .min = 0, .max = 8};
+  EXPECT_EQ(otsu_thresholds(moments, histogram, 8, Precision::double_).size(), 2u);
+  EXPECT_LT(otsu_thresholds(moments, histogram, 3, Precision::single)[0], 1);  // the lowest of equally good ones
+  EXPECT_TRUE(otsu_thresholds({}, {}, 3, Precision::single).empty());
 }
 
 TEST_F(StatisticsTest, OtsuWhereTheBinsPartAtZero) {

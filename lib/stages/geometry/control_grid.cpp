@@ -12,21 +12,6 @@ namespace {
 
 constexpr double kMostControlPoints = 16777216;  // 2^24
 
-/// The box around all images of the item, edge to edge, in voxels of the frame.
-Box3 extent_of_item(const StageContext& context) {
-  const Affine to_frame = context.frame.geometry.world_to_index();
-  Box3 extent = voxel_edges(context.frame.geometry.size());
-  for (const auto& [name, info] : context.images) {
-    if (same_grid(info.geometry, context.frame.geometry)) continue;
-    const Box3 own = box_around(to_frame * info.geometry.index_to_world(), voxel_edges(info.geometry.size()));
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      extent.low[axis] = std::min(extent.low[axis], own.low[axis]);
-      extent.high[axis] = std::max(extent.high[axis], own.high[axis]);
-    }
-  }
-  return extent;
-}
-
 /// Smooths along each axis of a small grid, edges replicated.
 void smooth(std::vector<double>& values, const Index3& size, double sigma) {
   const std::vector<double> kernel = gaussian_kernel(sigma);
@@ -52,6 +37,20 @@ double largest_of(const std::vector<double>& values) {
 }
 
 }  // namespace
+
+Box3 extent_of_item(const StageContext& context) {
+  const Affine to_frame = context.frame.geometry.world_to_index();
+  Box3 extent = voxel_edges(context.frame.geometry.size());
+  for (const auto& [name, info] : context.images) {
+    if (same_grid(info.geometry, context.frame.geometry)) continue;
+    const Box3 own = box_around(to_frame * info.geometry.index_to_world(), voxel_edges(info.geometry.size()));
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      extent.low[axis] = std::min(extent.low[axis], own.low[axis]);
+      extent.high[axis] = std::max(extent.high[axis], own.high[axis]);
+    }
+  }
+  return extent;
+}
 
 ControlGrid grid_of_size(const StageContext& context, const Vec3& size_mm) {
   const auto [low, high] = extent_of_item(context);
@@ -88,7 +87,7 @@ ControlGrid grid_of_count(const StageContext& context, const Index3& cells) {
 
 void check_control_points(double points) {
   if (points > kMostControlPoints)
-    throw Error(ErrorCode::usage, "the deformation would have more than 16777216 control points: space them wider");
+    throw Error(ErrorCode::usage, "there would be more than 16777216 control points: space them wider");
 }
 
 VectorField make_field(VectorField::Basis basis, const Index3& size,

@@ -1,4 +1,4 @@
-// Grids of control points laid over the images of an item, for deformations.
+// Grids of control points laid over the images of an item, for deformations and other smooth fields.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,10 @@ ControlGrid grid_of_size(const StageContext& context, const Vec3& size_mm);
 /// `cells` along each axis of the frame, from edge to edge.
 ControlGrid grid_of_count(const StageContext& context, const Index3& cells);
 
-/// Throws Error(usage) when a deformation of so many control points is no deformation any more.
+/// The box around all images of the item, edge to edge, in voxels of the frame.
+Box3 extent_of_item(const StageContext& context);
+
+/// Throws Error(usage) when a field of so many control points is no smooth field any more.
 void check_control_points(double points);
 
 /// A field of vectors value(component, i, j, k) on `size` points.

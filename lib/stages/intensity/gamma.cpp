@@ -15,13 +15,11 @@ class Gamma final : public PointwiseStage {
 
   void append(Program& program, const PointwiseContext& context) const override {
     const Moments& moments = context.answers[0].moments;
-    const double low = moments.min, range = moments.max - low;
     if (moments.count == 0) return notice_no_voxels(context.notices, "gamma");
-    if (range == 0) return context.notices.add("constant_image", "gamma: the range is 0; the image was left as it is");
-    append_linear(program, low, 1 / range, 0);
-    program.add(Op::clamp, 0, 1).add(Op::power, params_.gamma);
-    if (range <= 0x1p100) program.add(Op::fma, range, low);
-    else program.add(Op::fma, range / 4, low / 4).add(Op::multiply, 4).add(Op::clamp, low, moments.max);
+    if (moments.min == moments.max) return notice_unchanged(context.notices, "gamma", "range");
+    append_to_unit(program, moments.min, moments.max);
+    program.add(Op::power, params_.gamma);
+    append_from_unit(program, moments.min, moments.max);
   }
 
  private:

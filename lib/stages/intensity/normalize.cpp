@@ -5,17 +5,12 @@ namespace volpipe {
 namespace {
 
 enum class Method { zscore, minmax, median_iqr, mean };
-using Over = StatisticsRequest::Over;
 
 }  // namespace
 
 template <>
 struct EnumNames<Method> {
   static constexpr std::array names{"zscore", "minmax", "median_iqr", "mean"};
-};
-template <>
-struct EnumNames<Over> {
-  static constexpr std::array names{"volume", "component", "item"};
 };
 
 namespace {
@@ -25,7 +20,7 @@ class Normalize final : public PointwiseStage {
   struct Params {
     Method method = Method::zscore;
     Mask mask;
-    Over per = Over::volume;
+    StatisticsRequest::Over per = StatisticsRequest::Over::volume;
     double ddof = 0;
   };
   explicit Normalize(Params params) : params_(std::move(params)) {}
@@ -100,12 +95,8 @@ StageDefinition stage_normalize() {
           .add("method", &P::method, {},
                "zscore: mean and standard deviation; minmax: minimum and range; median_iqr: median and interquartile "
                "range; mean: mean and range")
-          .add("mask", &P::mask, {},
-               "where the statistics are taken; they apply to every voxel, except that under \"nonzero\" a 0 means no "
-               "data and stays 0")
-          .add("per", &P::per, {},
-               "statistics of all components together, of each by itself, or of all images that the stage acts on "
-               "together")
+          .add("mask", &P::mask, {}, kMaskHelp)
+          .add("per", &P::per, {}, kPerHelp)
           .add("ddof", &P::ddof, {.min = 0}, "zscore: the variance divides by n - ddof (0: population, 1: sample)"));
 }
 

@@ -23,11 +23,7 @@ class Threshold final : public PointwiseStage {
   }
 
   void append(Program& program, const PointwiseContext&) const override {
-    program.store(Operand::r0);
-    if (params_.above) program.add(Op::greater_equal, *params_.above);
-    if (params_.above && params_.below) program.store(Operand::r1).add(Op::set, Operand::r0);
-    if (params_.below) program.add(Op::less_equal, *params_.below);
-    if (params_.above && params_.below) program.add(Op::logical_and, Operand::r1);
+    append_within(program, params_.above, params_.below);
     program.store(Operand::r1).add(Op::set, Operand::r0).add(Op::select, Operand::r1, params_.value);
   }
 

@@ -43,6 +43,7 @@ struct PointwiseContext {
   std::span<const StatisticsResult> answers;  ///< to requests(), in order
   std::span<const std::string> inputs;        ///< images that the program's inputs are; [0] the one it starts from
   Notices& notices;
+  Precision precision = Precision::single;  ///< of the voxels' values
 
   /// The program's input that is `image`.
   int input_number(const std::string& image) const;

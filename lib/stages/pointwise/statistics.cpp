@@ -21,19 +21,6 @@ SampledValues checked(const SampledValues& values) {
   return result;
 }
 
-/// The largest number of type T that lies in `bin` or below, between `low` that does and `high` that does not.
-template <class T>
-double largest_in_bin(const HistogramBins& bin_of, int bin, double low, double high) {
-  const KeyFormat format{true, 8 * sizeof(T), 0};
-  const KeyEncoder<T> encode(format);
-  auto inside = encode(T(low)), outside = encode(T(high));
-  while (outside - inside > 1) {
-    const auto middle = inside + (outside - inside) / 2;
-    (bin_of(decode_key(format, middle)) <= bin ? inside : outside) = middle;
-  }
-  return decode_key(format, inside);
-}
-
 }  // namespace
 
 double Moments::std(double ddof) const {
@@ -84,37 +71,6 @@ std::vector<std::int64_t> compute_histogram(DeviceContext& context, const Sample
   if (!(low < high) || bins <= 0) throw Error(ErrorCode::internal, "a histogram needs low < high and at least one bin");
   if (values.count <= 0) return std::vector<std::int64_t>(std::size_t(bins));
   return run_on(context, cpu::histogram, cuda::histogram, checked(values), low, high, bins);
-}
-
-double otsu_threshold(DeviceContext& context, const SampledValues& values) {
-  constexpr int kBins = 256;
-  const Moments moments = compute_moments(context, values);
-  if (moments.count == 0) return std::numeric_limits<double>::quiet_NaN();
-  if (moments.min == moments.max) return moments.min;
-  const auto counts = compute_histogram(context, values, moments.min, moments.max, kBins);
-  const HistogramBins bins(moments.min, moments.max, kBins);
-  const auto centre = [&](int bin) { return moments.min + (bin + 0.5) * ((moments.max - moments.min) / kBins); };
-
-  double total = 0, total_weighted = 0;
-  for (int bin = 0; bin < kBins; ++bin) {
-    total += double(counts[std::size_t(bin)]);
-    total_weighted += double(counts[std::size_t(bin)]) * centre(bin);
-  }
-  double below = 0, below_weighted = 0, best = -1;
-  int parting = 0;
-  for (int bin = 0; bin + 1 < kBins; ++bin) {
-    below += double(counts[std::size_t(bin)]);
-    below_weighted += double(counts[std::size_t(bin)]) * centre(bin);
-    const double difference = below_weighted / below - (total_weighted - below_weighted) / (total - below);
-    const double between = below * (total - below) * difference * difference;
-    if (between > best) {
-      best = between;
-      parting = bin;
-    }
-  }
-  return checked(values).precision == Precision::single
-             ? largest_in_bin<float>(bins, parting, moments.min, moments.max)
-             : largest_in_bin<double>(bins, parting, moments.min, moments.max);
 }
 
 std::size_t statistics_scratch_bytes(std::int64_t count, Precision precision, bool percentiles) {
@@ -284,17 +240,58 @@ std::vector<std::int64_t> count_in_pieces(const DeviceContext& context, const Sa
   return total;
 }
 
+/// More prefixes than it pays to compare each key with.
+constexpr std::size_t kManyPrefixes = 8;
+
+/// Finds the prefixes of keys among many that are sought.
+class PrefixSlots {
+ public:
+  static constexpr std::size_t kNone = ~std::size_t(0);
+
+  PrefixSlots(std::span<const std::uint64_t> prefixes, int bits) : prefixes_(prefixes) {
+    constexpr int kTableBits = 16;
+    shift_ = std::max(bits - kTableBits, 0);
+    std::size_t slot = 0;
+    for (std::uint64_t top = 0; top <= std::uint64_t(1) << (bits - shift_); ++top) {
+      while (slot < prefixes.size() && prefixes[slot] >> shift_ < top) ++slot;
+      first_.push_back(std::uint32_t(slot));
+    }
+  }
+
+  std::size_t operator()(std::uint64_t prefix) const {
+    const std::uint64_t top = prefix >> shift_;
+    const auto begin = prefixes_.begin() + first_[top], end = prefixes_.begin() + first_[top + 1];
+    if (begin == end) return kNone;
+    const auto found = std::lower_bound(begin, end, prefix);
+    return found != end && *found == prefix ? std::size_t(found - prefixes_.begin()) : kNone;
+  }
+
+ private:
+  std::span<const std::uint64_t> prefixes_;
+  int shift_;
+  std::vector<std::uint32_t> first_;  ///< slot with at least such top bits
+};
+
 template <class T>
 std::vector<std::int64_t> count_digits(const DeviceContext& context, const SampledValues& values,
-                                       const KeyEncoder<T>& encode, std::span<const std::uint64_t> prefixes, int shift,
-                                       int width, bool first_digits) {
+                                       const KeyFormat& format, std::span<const std::uint64_t> prefixes, int shift,
+                                       int width) {
   using Key = typename KeyEncoder<T>::Key;
+  const KeyEncoder<T> encode(format);
+  const bool first_digits = shift + width == format.bits;
+  const PrefixSlots slots(prefixes, format.bits - shift - width);
   const Key digits = Key((std::uint64_t(1) << width) - 1);
   const auto tally = [&](const T* block, const std::uint8_t* keep, std::int64_t count, std::uint32_t* counts) {
     Key keys[kBlockVoxels];
     for (std::int64_t i = 0; i < count; ++i) keys[i] = encode(block[i]) >> shift;
     if (first_digits) {
       for (std::int64_t i = 0; i < count; ++i) counts[keys[i] & digits] += keep[i];
+      return;
+    }
+    if (prefixes.size() > kManyPrefixes) {
+      for (std::int64_t i = 0; i < count; ++i)
+        if (const std::size_t slot = slots(keys[i] >> width); slot != PrefixSlots::kNone)
+          counts[slot << width | (keys[i] & digits)] += keep[i];
       return;
     }
     for (std::size_t slot = 0; slot < prefixes.size(); ++slot) {
@@ -314,7 +311,7 @@ Moments moments(DeviceContext& context, const SampledValues& values) {
 
 OrderStatistics order_statistics(DeviceContext& context, const SampledValues& values, const KeyFormat& format,
                                  std::span<const double> percents) {
-  constexpr int kDigitBits = 16;
+  const auto digit_bits = [](std::size_t prefixes) { return prefixes > kManyPrefixes ? 8 : 16; };
   return visit_precision(values.precision, [&](auto zero) {
     using T = decltype(zero);
     OrderStatistics result;
@@ -322,9 +319,8 @@ OrderStatistics order_statistics(DeviceContext& context, const SampledValues& va
       result.count = n;
       return percentile_ranks(n, percents);
     };
-    result.keys = radix_select(format.bits, kDigitBits, ranks_of, [&](const auto& prefixes, int shift, int width) {
-      return count_digits<T>(context, values, KeyEncoder<T>(format), prefixes, shift, width,
-                             shift + width == format.bits);
+    result.keys = radix_select(format.bits, digit_bits, ranks_of, [&](const auto& prefixes, int shift, int width) {
+      return count_digits<T>(context, values, format, prefixes, shift, width);
     });
     return result;
   });

@@ -57,12 +57,6 @@ std::vector<double> compute_percentiles(DeviceContext& context, const SampledVal
 std::vector<std::int64_t> compute_histogram(DeviceContext& context, const SampledValues& values, double low,
                                             double high, int bins);
 
-/// Otsu's threshold (1979) of the values on a 256-bin histogram between their minimum and maximum. Foreground is what
-/// lies above it, and that is whole bins: the threshold is the largest number, in the precision of the values, of the
-/// background's last bin (scikit-image's threshold_otsu is that bin's centre). The constant itself for a constant
-/// image; NaN when nothing is selected.
-double otsu_threshold(DeviceContext& context, const SampledValues& values);
-
 /// Device memory, at most, that the statistics of `count` values take on CUDA besides them; percentiles take the most.
 std::size_t statistics_scratch_bytes(std::int64_t count, Precision precision, bool percentiles);
 

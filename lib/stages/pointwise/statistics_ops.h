@@ -93,10 +93,11 @@ inline double decode_key(const KeyFormat& format, std::uint64_t key) {
 }
 
 /// The keys at ranks ranks_of(n), ascending, among n keys. count_digits(prefixes, shift, width) gives, for each prefix
-/// in turn, how many keys with key >> (shift + width) == prefix have each value of the next `width` bits. Empty when n
-/// is 0.
-template <class RanksOf, class CountDigits>
-std::vector<std::uint64_t> radix_select(int key_bits, int digit_bits, RanksOf&& ranks_of, CountDigits&& count_digits) {
+/// in turn, how many keys with key >> (shift + width) == prefix have each value of the next `width` bits, which are
+/// digit_bits(number of prefixes) while there are so many. Empty when n is 0.
+template <class DigitBits, class RanksOf, class CountDigits>
+std::vector<std::uint64_t> radix_select(int key_bits, DigitBits&& digit_bits, RanksOf&& ranks_of,
+                                        CountDigits&& count_digits) {
   struct Search {
     std::int64_t rank;
     std::uint64_t prefix;
@@ -104,7 +105,7 @@ std::vector<std::uint64_t> radix_select(int key_bits, int digit_bits, RanksOf&& 
   std::vector<Search> searches;
   std::vector<std::uint64_t> prefixes{0};
   for (int shift = key_bits; shift > 0;) {
-    const int width = std::min(digit_bits, shift);
+    const int width = std::min(digit_bits(prefixes.size()), shift);
     shift -= width;
     const std::vector<std::int64_t> counts = count_digits(prefixes, shift, width);
     if (shift + width == key_bits) {
