@@ -74,7 +74,8 @@ class StatisticsPass {
  private:
   StatisticsResult measured(const StatisticsRequest& request, const SampledValues& values) const {
     StatisticsResult result;
-    if (request.moments || request.bins > 0) result.moments = compute_moments(context_, values);
+    if (request.moments) result.moments = compute_moments(context_, values);
+    else if (request.range || request.bins > 0) result.moments = compute_range(context_, values);
     if (!request.percentiles.empty()) result.percentiles = compute_percentiles(context_, values, request.percentiles);
     if (request.bins > 0 && result.moments.min < result.moments.max)
       result.histogram = compute_histogram(context_, values, result.moments.min, result.moments.max, request.bins);

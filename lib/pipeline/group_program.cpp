@@ -37,18 +37,23 @@ Program example_program(const PointwiseStage& stage, const VolumeInfo& input, st
 }
 
 ProgramUse use_of(const Program& program) {
-  return {program.size(), program.neighbours().size(), program.curves().size(), program.fields().size(),
-          program.keys().size()};
+  return {program.size(),          program.neighbours().size(), program.curves().size(),
+          program.fields().size(), program.keys().size(),       program.is_general()};
 }
 
 ProgramUse most_of(const ProgramUse& a, const ProgramUse& b) {
-  return {std::max(a.instructions, b.instructions), std::max(a.neighbours, b.neighbours), std::max(a.curves, b.curves),
-          std::max(a.fields, b.fields), std::max(a.streams, b.streams)};
+  return {std::max(a.instructions, b.instructions),
+          std::max(a.neighbours, b.neighbours),
+          std::max(a.curves, b.curves),
+          std::max(a.fields, b.fields),
+          std::max(a.streams, b.streams),
+          a.general || b.general};
 }
 
 std::string in_words(const StatisticsRequest& request) {
   std::vector<std::string> parts;
   if (request.moments) parts.push_back("mean, standard deviation, minimum, maximum");
+  else if (request.range || request.bins > 0) parts.push_back("minimum, maximum");
   if (!request.percentiles.empty()) {
     std::string text = "percentiles";
     for (const double percent : request.percentiles) text += " " + ParameterType<double>::write(percent).dump();
@@ -66,8 +71,9 @@ std::string in_words(const StatisticsRequest& request) {
 }  // namespace
 
 ProgramUse ProgramUse::operator+(const ProgramUse& other) const {
-  return {instructions + other.instructions, neighbours + other.neighbours, curves + other.curves,
-          fields + other.fields, streams + other.streams};
+  return {
+      instructions + other.instructions, neighbours + other.neighbours, curves + other.curves, fields + other.fields,
+      streams + other.streams,           general || other.general};
 }
 
 bool ProgramUse::fits() const {

@@ -14,6 +14,7 @@ struct Group;
 /// How much of a program's limited places stages take.
 struct ProgramUse {
   std::size_t instructions = 0, neighbours = 0, curves = 0, fields = 0, streams = 0;
+  bool general = false;  ///< needs the general machine
 
   ProgramUse operator+(const ProgramUse& other) const;
   bool fits() const;

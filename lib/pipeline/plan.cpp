@@ -278,6 +278,7 @@ class Planner {
     if (makes_new) read.push_back(source);
     for (const std::string& name : read) readers_[image].push_back(name);
     group->use = group->use + use;
+    group->measures_general = group->measures_general || (group->use.general && !stage->requests().empty());
     if (wants_double(entry, info) || stage->needs_double()) group->precision = Precision::double_;
     group->pointwise.push_back(stage);
     group->stages.push_back(index);
@@ -523,8 +524,8 @@ class Planner {
         std::int64_t values = group.input.value_count();
         if (request.over == StatisticsRequest::Over::item) values *= std::int64_t(group.together.size());
         const std::size_t gathered = gathers ? std::size_t(values) * (group.precision == Precision::single ? 4 : 8) : 0;
-        most =
-            std::max(most, gathered + statistics_scratch_bytes(values, group.precision, !request.percentiles.empty()));
+        most = std::max(most, gathered + statistics_scratch_bytes(values, group.precision, !request.percentiles.empty(),
+                                                                  group.measures_general && !gathers));
       }
     return most;
   }

@@ -34,8 +34,9 @@ struct Group {
   std::vector<std::string> takes{};
   VolumeInfo input{}, output{};
   Precision precision = Precision::single;
-  ProgramUse use{};        ///< pointwise
-  std::string ended_by{};  ///< why the next stage on this image is not in the group; empty at the end
+  ProgramUse use{};               ///< pointwise
+  bool measures_general = false;  ///< pointwise: statistics are taken of a program of the general machine
+  std::string ended_by{};         ///< why the next stage on this image is not in the group; empty at the end
 };
 
 struct Plan {

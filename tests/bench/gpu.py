@@ -183,7 +183,9 @@ def cupy_peers(gpu, host):
            v = v >= 0.05f ? v : 0.05f;
            v = (v - 0.25f) * 4.f - 1.f;
            v = min(max(v, -0.75f), 0.75f);
-           y = v * 0.5f;""", "chain")
+           v = v * 0.5f;
+           v = v <= 0.3f ? v : 0.3f;
+           y = min(max((v + 0.25f) * 2.f, 0.f), 1.f);""", "chain")
     block = tuple(slice(m // 8, m // 8 + m * 3 // 4) for m in n)
     zoom = dict(mode="mirror", grid_mode=True)
     matrix, offset = (cp.asarray(part) for part in turned(n))
@@ -269,7 +271,9 @@ def torch_peers(gpu, host):
         v = ((v + 3) * (1 / 6)).clamp(0, 1)
         v = ((v - 0.1) * 1.25).clamp(0, 1)
         v = torch.where(v >= 0.05, v, 0.05)
-        return (((v - 0.25) * 4 - 1).clamp(-0.75, 0.75)) * 0.5
+        v = (((v - 0.25) * 4 - 1).clamp(-0.75, 0.75)) * 0.5
+        v = torch.where(v <= 0.3, v, 0.3)
+        return ((v + 0.25) * 2).clamp(0, 1)
 
     def gaussian(sigma):
         radius = int(4 * sigma + 0.5)

@@ -16,7 +16,8 @@ using namespace volpipe;
 
 namespace {
 
-constexpr std::int64_t kCount = std::int64_t(512) * 512 * 512;
+constexpr std::int64_t kSize = 512, kCount = kSize * kSize * kSize;
+constexpr ProgramGrid kGrid{{kSize, kSize, kSize}};
 constexpr int kRuns = 20;
 
 /// Standard normal by Box and Muller from a hash of the index.
@@ -109,6 +110,8 @@ Program sixteen_instructions() {
   return program;
 }
 
+constexpr Instruction kThreshold{Op::keep_at_least, Operand::immediate, 0, 0.05, 0.05};
+
 Program four_instructions(Op op, double a) {
   Program program;
   for (int i = 0; i < 4; ++i) program.add(op, a).add(Op::abs);
@@ -129,6 +132,97 @@ Program with_registers() {
   return program;
 }
 
+/// A chain of stages as programs had it without keep_at_least: 16 instructions, a threshold among them in registers.
+Program sixteen_with_a_threshold() {
+  Program program;
+  program.add(Op::clamp, -3, 3).add(Op::subtract, -3).add(Op::fma, 1.0 / 6, 0).add(Op::clamp, 0, 1);
+  program.add(Op::subtract, 0.1).add(Op::fma, 1.25, 0).add(Op::clamp, 0, 1);
+  program.store(Operand::r0).add(Op::greater_equal, 0.05).store(Operand::r1).add(Op::set, Operand::r0);
+  program.add(Op::select, Operand::r1, 0.05).add(Op::subtract, 0.25).add(Op::fma, 4, -1);
+  return program.add(Op::clamp, -0.75, 0.75).add(Op::fma, 0.5, 0);
+}
+
+/// where(v > 0, v, 0.25 v), the operands in registers from `first` on.
+Program where_positive(int first) {
+  const Operand image = register_number(first), condition = register_number(first + 1),
+                otherwise = register_number(first + 2);
+  Program program;
+  program.store(image).add(Op::greater, 0).store(condition).add(Op::set, image).add(Op::multiply, 0.25);
+  return program.store(otherwise).add(Op::set, image).choose(condition, otherwise);
+}
+
+Program noise(Op op, double scale) {
+  return Program().random(op, 42).add(Op::multiply, scale).store(Operand::r0).load(0).add(Op::add, Operand::r0);
+}
+
+Program laplacian() {
+  Program program;
+  program.add(Op::multiply, -6).store(Operand::r0);
+  for (int axis = 0; axis < 3; ++axis)
+    for (const std::int16_t step : {-1, 1}) {
+      Neighbour neighbour;
+      neighbour.offset[std::size_t(axis)] = step;
+      program.neighbour(neighbour).add(Op::add, Operand::r0).store(Operand::r0);
+    }
+  return program;
+}
+
+Curve curve_of(int points) {
+  Curve curve;
+  for (int i = 0; i < points; ++i) {
+    curve.x.push_back(8.0 * i / (points - 1) - 4);
+    curve.y.push_back(std::tanh(curve.x.back()));
+  }
+  return curve;
+}
+
+/// A cubic B-spline with control points 32 voxels apart.
+std::shared_ptr<const Field> smooth_field() {
+  constexpr int kSpacing = 32, kCoefficients = int(kSize) / kSpacing + 3;
+  auto field = std::make_shared<Field>();
+  for (Field::Axis& axis : field->axes) {
+    axis.count = kCoefficients;
+    axis.taps = 4;
+    for (std::int64_t i = 0; i < kSize; ++i) {
+      const double t = double(i % kSpacing) / kSpacing, u = 1 - t;
+      axis.first.push_back(std::int32_t(i / kSpacing));
+      for (const double weight :
+           {u * u * u / 6, (4 - 6 * t * t + 3 * t * t * t) / 6, (4 - 6 * u * u + 3 * u * u * u) / 6, t * t * t / 6})
+        axis.weights.push_back(weight);
+    }
+  }
+  for (int i = 0; i < kCoefficients * kCoefficients * kCoefficients; ++i)
+    field->coefficients.push_back(std::sin(double(i)));
+  return field;
+}
+
+/// The general machine; `apply` runs a program over 512^3 float32.
+void run_general_cases(Bench& bench, DeviceContext& context, std::span<const ProgramInput> floats,
+                       const std::function<void(const Program&)>& apply) {
+  constexpr double kBytes = 8.0 * kCount;
+  const std::pair<std::string, Program> cases[] = {
+      {"where, 3 registers", where_positive(0)},
+      {"where, registers of the general machine", where_positive(4)},
+      {"16 instructions, general", sixteen_instructions().store(Operand::r4)},
+      {"noise, uniform", noise(Op::random_uniform, 0.1)},
+      {"noise, normal", noise(Op::random_normal, 0.1)},
+      {"noise, Poisson of mean 5", Program().add(Op::set, 5).random(Op::random_poisson, 42)},
+      {"noise, Poisson of mean 30", Program().add(Op::set, 30).random(Op::random_poisson, 42)},
+      {"coordinates", Program().coordinate(0).store(Operand::r0).coordinate(2).add(Op::add, Operand::r0)},
+      {"7-point Laplacian by neighbours", laplacian()},
+      {"neighbour at (3, 2, 1)", Program().neighbour({{3, 2, 1}})},
+      {"curve of 256 points", Program().curve(curve_of(256))},
+      {"field, control points 32 apart", Program().field(smooth_field())},
+      {"sin", Program().add(Op::sin)},
+      {"modulo", Program().add(Op::modulo, 0.7)},
+  };
+  for (const auto& [name, program] : cases) bench.queued(name, 0, kBytes, [&, &program = program] { apply(program); });
+  const Program noisy = noise(Op::random_normal, 0.1);
+  bench.waited("moments of noise, normal", 0, kBytes / 2, [&] {
+    compute_moments(context, {floats, &noisy, kCount, {}, Precision::single, kGrid});
+  });
+}
+
 void run_all(DeviceContext& context) {
   constexpr double kBytes = 4.0 * kCount;
   Buffer input = context.allocate(4 * kCount), output = context.allocate(4 * kCount),
@@ -145,7 +239,7 @@ void run_all(DeviceContext& context) {
   const Program identity;
   const SampledValues values{floats, &identity, kCount};
   const auto apply = [&](const Program& program, std::span<const ProgramInput> in, DataType type) {
-    run_program(context, program, in, output.data(), type, kCount, Precision::single);
+    run_program(context, program, in, output.data(), type, kCount, Precision::single, kGrid);
   };
 
   Bench bench(context);
@@ -154,12 +248,18 @@ void run_all(DeviceContext& context) {
         cudaMemcpyAsync(output.data(), input.data(), 4 * kCount, cudaMemcpyDeviceToDevice, cuda::stream_of(context)));
   });
   const Program sixteen = sixteen_instructions(), registers = with_registers();
+  Program thresholded;
+  for (const Instruction& i : sixteen.instructions()) thresholded.add(thresholded.size() == 8 ? kThreshold : i);
   Program clip_scale;
   clip_scale.add(Op::clamp, -1, 1).add(Op::fma, 0.5, 0.5);
   bench.queued("identity", 0.28, 2 * kBytes, [&] { apply(identity, floats, DataType::float32); });
   bench.queued("clip and scale", 0.28, 2 * kBytes, [&] { apply(clip_scale, floats, DataType::float32); });
   bench.queued("16 instructions", 0.28, 2 * kBytes, [&] { apply(sixteen, floats, DataType::float32); });
   bench.queued("16 instructions, int16 in", 0, 1.5 * kBytes, [&] { apply(sixteen, integers, DataType::float32); });
+  bench.queued("16 instructions, one a threshold", 0.28, 2 * kBytes,
+               [&] { apply(thresholded, floats, DataType::float32); });
+  bench.queued("16 instructions, a threshold in registers", 0, 2 * kBytes,
+               [&] { apply(sixteen_with_a_threshold(), floats, DataType::float32); });
   bench.queued("threshold with registers", 0.28, 2 * kBytes, [&] { apply(registers, floats, DataType::float32); });
   bench.queued("4 exp", 0, 2 * kBytes, [&] { apply(four_instructions(Op::exp, 0), floats, DataType::float32); });
   bench.queued("4 power", 0, 2 * kBytes, [&] { apply(four_instructions(Op::power, 0.7), floats, DataType::float32); });
@@ -168,6 +268,10 @@ void run_all(DeviceContext& context) {
   bench.waited("float32 to int16, counted", 0, 1.5 * kBytes, [&] { apply(clip_scale, floats, DataType::int16); });
   bench.waited("float32 to uint8, counted", 0, 1.25 * kBytes, [&] { apply(clip_scale, floats, DataType::uint8); });
 
+  run_general_cases(bench, context, floats, [&](const Program& program) { apply(program, floats, DataType::float32); });
+
+  bench.waited("range", 0.14, kBytes, [&] { compute_range(context, values); });
+  bench.waited("range, int16", 0, kBytes / 2, [&] { compute_range(context, {integers, &identity, kCount}); });
   bench.waited("moments", 0.17, kBytes, [&] { compute_moments(context, values); });
   bench.waited("moments of 16 instructions", 0, kBytes, [&] { compute_moments(context, {floats, &sixteen, kCount}); });
   bench.waited("moments, nonzero of a head", 0, kBytes, [&] {

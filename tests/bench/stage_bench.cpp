@@ -153,20 +153,9 @@ class StageBench {
     Json line = line_of(one.name, timing, std::size_t(one.reads) * input_.info().bytes() + result.info().bytes());
     line["output_size"] = result.geometry().size();
     if (const Group& group = planned.plan().groups.front(); group.kind == GroupKind::pointwise && one.reads == 1)
-      line["instructions"] = instructions_of(group);
+      line["instructions"] = group.use.instructions;
     save(one.name, result);
     print(line);
-  }
-
-  static std::size_t instructions_of(const Group& group) {
-    Program program;
-    VolumeInfo info = group.input;
-    Notices notices;
-    for (const auto& stage : group.pointwise) {
-      stage->append(program, info, {}, notices);
-      info = stage->output(info);
-    }
-    return program.size();
   }
 
   void run_percentiles() {

@@ -185,6 +185,10 @@ TEST_F(PointwiseGpu, MomentsAgreeToTheBit) {
     EXPECT_EQ(found.max, expected.max);
     EXPECT_EQ(found.mean, expected.mean);
     EXPECT_EQ(found.sum_squares, expected.sum_squares);
+    const auto range = [](DeviceContext& context, const SampledValues& values) {
+      return compute_range(context, values);
+    };
+    EXPECT_EQ(c.on(*cuda_, range), range_of(expected));
   }
 }
 

@@ -17,11 +17,16 @@ namespace volpipe::testing_support {
 inline constexpr DataType kAllTypes[] = {DataType::uint8,  DataType::int8,  DataType::uint16,  DataType::int16,
                                          DataType::uint32, DataType::int32, DataType::float32, DataType::float64};
 
-inline std::vector<Op> all_arithmetic_ops() {
+inline std::vector<Op> ops_between(Op first, Op last) {
   std::vector<Op> ops;
-  for (int op = int(Op::set); op <= int(Op::keep_nonfinite); ++op) ops.push_back(Op(op));
+  for (int op = int(first); op <= int(last); ++op) ops.push_back(Op(op));
   return ops;
 }
+
+/// Of the accumulator and an operand.
+inline std::vector<Op> all_arithmetic_ops() { return ops_between(Op::set, Op::greatest); }
+/// The same of the general machine.
+inline std::vector<Op> general_arithmetic_ops() { return ops_between(Op::sin, Op::modulo); }
 
 /// Voxels of any type in a row, on the host.
 struct Row {
@@ -179,7 +184,8 @@ struct ProgramResult {
 
 /// Runs a program on rows of one length into a poisoned output between guards.
 inline ProgramResult run_rows(DeviceContext& context, const Program& program, const std::vector<Row>& inputs,
-                              DataType type, Precision precision = Precision::single, std::int64_t offset = 0) {
+                              DataType type, Precision precision = Precision::single, std::int64_t offset = 0,
+                              const ProgramGrid& grid = {}) {
   constexpr std::int64_t kGuard = 16;
   const std::int64_t count = inputs[0].count;
   std::vector<DeviceRow> rows;
@@ -191,7 +197,7 @@ inline ProgramResult run_rows(DeviceContext& context, const Program& program, co
   const std::int64_t before = kGuard + offset;
   DeviceRow output(context, poisoned, before);
   ProgramResult result{Row(type, count), {}, true};
-  result.counts = run_program(context, program, loads, output.data(), type, count, precision);
+  result.counts = run_program(context, program, loads, output.data(), type, count, precision, grid);
   const Row all = output.fetch();
   const std::size_t size = size_of(type), start = std::size_t(before) * size, stop = start + result.voxels.bytes.size();
   std::memcpy(result.voxels.bytes.data(), all.bytes.data() + start, result.voxels.bytes.size());
@@ -211,6 +217,12 @@ double ulps(T a, T b) {
     return static_cast<long double>(bits < 0 ? std::numeric_limits<Integer>::min() - bits : bits);
   };
   return double(std::abs(ordered(a) - ordered(b)));
+}
+
+/// What compute_range gives where compute_moments gives `moments`.
+inline Moments range_of(Moments moments) {
+  moments.mean = moments.sum_squares = 0;
+  return moments;
 }
 
 /// A random program over `inputs` inputs that uses every part of the machine.

@@ -61,6 +61,7 @@ class IntensityTest : public testing::Test {
         values.selection = {Selection::Kind::above, otsu_threshold(*cpu_, values)};
       if (mask) values.selection = {Selection::Kind::mask, 0, mask->input()};
       if (request.moments) statistics.moments = compute_moments(*cpu_, values);
+      else if (request.range) statistics.moments = compute_range(*cpu_, values);
       statistics.percentiles = compute_percentiles(*cpu_, values, request.percentiles);
     }
     StageResult result{Row(stage->output(info).dtype, row.count), {}, {}};

@@ -87,6 +87,14 @@ long double reference(Op op, long double acc, long double x, long double b) {
       return acc == 0;
     case Op::select:
       return x != 0 ? acc : b;
+    case Op::keep_at_least:
+      return acc >= x ? acc : b;
+    case Op::keep_at_most:
+      return acc <= x ? acc : b;
+    case Op::least:
+      return std::isnan(acc) || std::isnan(x) ? std::nan("") : std::fmin(acc, x);
+    case Op::greatest:
+      return std::isnan(acc) || std::isnan(x) ? std::nan("") : std::fmax(acc, x);
     case Op::sign:
       return acc > 0 ? 1 : acc < 0 ? -1 : acc == 0 ? 0 : acc;
     case Op::is_finite:

@@ -25,7 +25,10 @@ class StatisticsTest : public testing::Test {
   }
   Moments moments(const Row& row, Selection selection = {}) {
     const ProgramInput input = row.input();
-    return compute_moments(*cpu_, sampled(input, row.count, selection));
+    const SampledValues values = sampled(input, row.count, selection);
+    const Moments found = compute_moments(*cpu_, values);
+    EXPECT_EQ(compute_range(*cpu_, values), range_of(found));
+    return found;
   }
   std::vector<double> percentiles(const Row& row, const std::vector<double>& percents, Selection selection = {}) {
     const ProgramInput input = row.input();

@@ -158,7 +158,7 @@ bool ExpressionStage::reads_single_components(int node, const FindInfo& info) co
 std::vector<StatisticsRequest> ExpressionStage::requests() const {
   std::vector<StatisticsRequest> requests;
   for (const Measure& measure : measures_.list()) {
-    StatisticsRequest request{.moments = measure.moments, .percentiles = measure.percentiles};
+    StatisticsRequest request{.moments = measure.moments, .range = measure.range, .percentiles = measure.percentiles};
     request.of = [this, node = measure.node](Program& program, const PointwiseContext& context) {
       append_node(program, node, context);
     };

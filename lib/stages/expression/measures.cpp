@@ -6,6 +6,14 @@
 
 namespace volpipe {
 
+namespace {
+
+bool is_of_range(Reduction reduction) {
+  return reduction == Reduction::minimum || reduction == Reduction::maximum || reduction == Reduction::count;
+}
+
+}  // namespace
+
 Measures::Measures(const Expression& expression) {
   for (const ExpressionNode& node : expression.nodes()) {
     if (node.kind != ExpressionNode::Kind::reduction) continue;
@@ -13,7 +21,8 @@ Measures::Measures(const Expression& expression) {
     std::size_t number = number_of(measured);
     if (number == measures_.size()) measures_.push_back({measured});
     Measure& measure = measures_[number];
-    if (node.reduction != Reduction::percentile) measure.moments = true;
+    if (is_of_range(node.reduction)) measure.range = true;
+    else if (node.reduction != Reduction::percentile) measure.moments = true;
     else if (std::find(measure.percentiles.begin(), measure.percentiles.end(), node.value) == measure.percentiles.end())
       measure.percentiles.push_back(node.value);
   }

@@ -13,7 +13,7 @@ namespace volpipe {
 /// What is asked of one node's values.
 struct Measure {
   int node;
-  bool moments = false;
+  bool moments = false, range = false;
   std::vector<double> percentiles{};
   bool whole = false;           ///< finite values are whole numbers, so their sum is one
   std::int64_t repetition = 1;  ///< how often each value occurs: once for each component of the image at hand

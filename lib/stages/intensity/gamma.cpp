@@ -11,7 +11,7 @@ class Gamma final : public PointwiseStage {
   };
   explicit Gamma(Params params) : params_(params) {}
 
-  std::vector<StatisticsRequest> requests() const override { return {{.moments = true}}; }
+  std::vector<StatisticsRequest> requests() const override { return {{.range = true}}; }
 
   void append(Program& program, const PointwiseContext& context) const override {
     const Moments& moments = context.answers[0].moments;

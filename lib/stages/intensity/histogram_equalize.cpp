@@ -15,7 +15,7 @@ class HistogramEqualize final : public PointwiseStage {
   explicit HistogramEqualize(Params params) : params_(std::move(params)) {}
 
   std::vector<StatisticsRequest> requests() const override {
-    return {{.moments = true, .bins = int(params_.bins), .mask = params_.mask, .over = params_.per}};
+    return {{.bins = int(params_.bins), .mask = params_.mask, .over = params_.per}};
   }
 
   void append(Program& program, const PointwiseContext& context) const override {

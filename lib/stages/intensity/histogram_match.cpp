@@ -68,7 +68,7 @@ class HistogramMatch final : public PointwiseStage {
   std::vector<StatisticsRequest> requests() const override {
     if (is_reference_) return {};
     std::vector<StatisticsRequest> requests{{.percentiles = percents(), .mask = params_.mask, .over = params_.per}};
-    if (masked()) requests.push_back({.moments = true, .over = params_.per});
+    if (masked()) requests.push_back({.range = true, .over = params_.per});
     if (of_file()) return requests;
     for (std::size_t i = 0, own = requests.size(); i < own; ++i) {
       requests.push_back(requests[i]);

@@ -14,7 +14,7 @@ class InvertIntensity final : public PointwiseStage {
 
   std::vector<StatisticsRequest> requests() const override {
     if (params_.max) return {};
-    return {{.moments = true, .over = params_.per}};
+    return {{.range = true, .over = params_.per}};
   }
 
   VolumeInfo output(const VolumeInfo& input) const override {

@@ -57,7 +57,7 @@ class Noise final : public PointwiseStage {
   }
 
   std::vector<StatisticsRequest> requests() const override {
-    if (params_.kind == NoiseKind::salt_pepper) return {{.moments = true, .over = params_.per}};
+    if (params_.kind == NoiseKind::salt_pepper) return {{.range = true, .over = params_.per}};
     if (!relative()) return {};
     return {{.moments = true, .mask = params_.mask.value_or(Mask{}), .over = params_.per}};
   }

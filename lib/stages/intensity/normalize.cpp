@@ -28,6 +28,7 @@ class Normalize final : public PointwiseStage {
   std::vector<StatisticsRequest> requests() const override {
     StatisticsRequest request{.mask = params_.mask, .over = params_.per};
     if (params_.method == Method::median_iqr) request.percentiles = {25, 50, 75};
+    else if (params_.method == Method::minmax) request.range = true;
     else request.moments = true;
     return {request};
   }

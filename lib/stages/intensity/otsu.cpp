@@ -19,7 +19,7 @@ class Otsu : public PointwiseStage {
   explicit Otsu(Params params) : params_(std::move(params)) {}
 
   std::vector<StatisticsRequest> requests() const override {
-    return {{.moments = true, .bins = kOtsuBins, .mask = params_.mask, .over = params_.per}};
+    return {{.bins = kOtsuBins, .mask = params_.mask, .over = params_.per}};
   }
 
   VolumeInfo output(const VolumeInfo& input) const override {

@@ -61,7 +61,7 @@ class Rescale final : public PointwiseStage {
   std::vector<StatisticsRequest> requests() const override {
     switch (params_.from.kind) {
       case Kind::automatic:
-        return {{.moments = true}};
+        return {{.range = true}};
       case Kind::percentiles:
         return {{.percentiles = {params_.from.values[0], params_.from.values[1]}}};
       case Kind::range:

@@ -54,8 +54,7 @@ class Scale final : public PointwiseStage {
   std::vector<StatisticsRequest> requests() const override {
     if (params_.about.kind == FixedValue::Kind::number && !params_.clip) return {};
     std::vector<StatisticsRequest> requests{{.moments = true, .mask = params_.mask, .over = params_.per}};
-    if (params_.clip && params_.mask.kind != Mask::Kind::all)
-      requests.push_back({.moments = true, .over = params_.per});
+    if (params_.clip && params_.mask.kind != Mask::Kind::all) requests.push_back({.range = true, .over = params_.per});
     return requests;
   }
 

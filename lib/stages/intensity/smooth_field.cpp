@@ -61,7 +61,7 @@ class SmoothContrast final : public PointwiseStage {
     return own;
   }
 
-  std::vector<StatisticsRequest> requests() const override { return {{.moments = true, .over = params_.per}}; }
+  std::vector<StatisticsRequest> requests() const override { return {{.range = true, .over = params_.per}}; }
 
   void append(Program& program, const PointwiseContext& context) const override {
     const Moments& moments = context.answers[0].moments;

@@ -23,8 +23,8 @@ class Threshold final : public PointwiseStage {
   }
 
   void append(Program& program, const PointwiseContext&) const override {
-    append_within(program, params_.above, params_.below);
-    program.store(Operand::r1).add(Op::set, Operand::r0).add(Op::select, Operand::r1, params_.value);
+    if (params_.above) program.add(Op::keep_at_least, *params_.above, params_.value);
+    if (params_.below) program.add(Op::keep_at_most, *params_.below, params_.value);
   }
 
  private:

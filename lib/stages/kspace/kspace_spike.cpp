@@ -75,7 +75,7 @@ class KSpaceSpike final : public PointwiseStage {
   }
 
   std::vector<StatisticsRequest> requests() const override {
-    return {{.moments = true, .over = StatisticsRequest::Over::component}};
+    return {{.range = true, .over = StatisticsRequest::Over::component}};
   }
 
   void append(Program& program, const PointwiseContext& context) const override {

@@ -90,12 +90,12 @@ std::vector<double> otsu_thresholds(const Moments& moments, std::span<const std:
 }
 
 double otsu_threshold(DeviceContext& context, const SampledValues& values) {
-  const Moments moments = compute_moments(context, values);
-  if (moments.count == 0) return std::numeric_limits<double>::quiet_NaN();
-  if (moments.min == moments.max) return moments.min;
-  const auto histogram = compute_histogram(context, values, moments.min, moments.max, kOtsuBins);
+  const Moments range = compute_range(context, values);
+  if (range.count == 0) return std::numeric_limits<double>::quiet_NaN();
+  if (range.min == range.max) return range.min;
+  const auto histogram = compute_histogram(context, values, range.min, range.max, kOtsuBins);
   const Precision precision = needed_precision(*values.program, values.inputs, DataType::float32, values.precision);
-  return otsu_thresholds(moments, histogram, 2, precision)[0];
+  return otsu_thresholds(range, histogram, 2, precision)[0];
 }
 
 }  // namespace volpipe

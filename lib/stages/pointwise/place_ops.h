@@ -10,6 +10,7 @@ namespace volpipe {
 
 struct CurveView {
   const double *x, *y;
+  double pieces_per_unit;  ///< were they of one length
   std::int32_t count;
   bool extrapolate;
 };
@@ -44,17 +45,40 @@ VOLPIPE_HD inline Place place_of(const PlaceTables& tables, std::int64_t value) 
   return {voxel % tables.size[0], row % tables.size[1], row / tables.size[1], component};
 }
 
+/// The place of the value after.
+VOLPIPE_HD inline Place place_after(const PlaceTables& tables, Place place) {
+  if (++place.x < tables.size[0]) return place;
+  place.x = 0;
+  if (++place.y < tables.size[1]) return place;
+  place.y = 0;
+  if (++place.z < tables.size[2]) return place;
+  place.z = 0;
+  ++place.component;
+  return place;
+}
+
+/// Start of the piece [k, k + 1] that v lies in: the last that is not above v. Where pieces are of one length, found at
+/// once.
+VOLPIPE_HD inline std::int32_t piece_of(const CurveView& curve, double v) {
+  const std::int32_t last = curve.count - 2;
+  const double guess = (v - curve.x[0]) * curve.pieces_per_unit;
+  std::int32_t low = guess >= last ? last : guess > 0 ? std::int32_t(guess) : 0;
+  if ((low == 0 || v >= curve.x[low]) && (low == last || v < curve.x[low + 1])) return low;
+  low = 0;
+  for (std::int32_t high = last + 1; high - low > 1;) {
+    const std::int32_t middle = (low + high) / 2;
+    if (v >= curve.x[middle]) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
 VOLPIPE_HD inline double curve_at(const CurveView& curve, double v) {
   const std::int32_t last = curve.count - 1;
   if (v != v) return v;
   if (!curve.extrapolate && v <= curve.x[0]) return curve.y[0];
   if (!curve.extrapolate && v >= curve.x[last]) return curve.y[last];
-  std::int32_t low = 0, high = last;  // the piece is [low, low + 1]
-  while (high - low > 1) {
-    const std::int32_t middle = (low + high) / 2;
-    if (v >= curve.x[middle]) low = middle;
-    else high = middle;
-  }
+  const std::int32_t low = piece_of(curve, v);
   const double rise = curve.y[low + 1] - curve.y[low];
   const double share = (v - curve.x[low]) / (curve.x[low + 1] - curve.x[low]);
   return rise == 0 ? curve.y[low] : std::fma(share, rise, curve.y[low]);

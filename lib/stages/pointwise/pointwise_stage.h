@@ -23,8 +23,9 @@ struct StatisticsRequest {
   enum class Over : std::uint8_t { volume, component, item };
 
   bool moments = false;
+  bool range = false;                 ///< the moments' counts, min and max alone, which take less time
   std::vector<double> percentiles{};  ///< 0 to 100
-  int bins = 0;                       ///< a histogram between the least and the greatest value; gives moments too
+  int bins = 0;                       ///< a histogram between the least and the greatest value; gives the range too
   Mask mask{};
   Over over = Over::volume;
   /// Appends what is to be measured instead of the value as it is; the context has the answers to earlier requests.

@@ -49,18 +49,20 @@ constexpr std::array kOpNames = std::to_array<std::string_view>({"load",
                                                                  "logical_or",
                                                                  "logical_not",
                                                                  "select",
+                                                                 "keep_at_least",
+                                                                 "keep_at_most",
                                                                  "sign",
                                                                  "is_finite",
                                                                  "replace_nonfinite",
                                                                  "keep_nonfinite",
+                                                                 "least",
+                                                                 "greatest",
+                                                                 "choose",
                                                                  "sin",
                                                                  "cos",
                                                                  "tan",
                                                                  "atan2",
                                                                  "modulo",
-                                                                 "least",
-                                                                 "greatest",
-                                                                 "choose",
                                                                  "curve",
                                                                  "coordinate",
                                                                  "neighbour",
@@ -110,6 +112,8 @@ std::string line(const Instruction& i, const Instruction& other) {
     case Op::fma:
     case Op::clamp:
     case Op::select:
+    case Op::keep_at_least:
+    case Op::keep_at_most:
       return name + " " + operand_text(i, other) + " " + number(i.b, other.b);
     default:
       return is_unary(i.op) ? name : name + " " + operand_text(i, other);
@@ -248,7 +252,8 @@ PlaceTables host_tables(const Program& program, const ProgramGrid& grid) {
   std::copy(program.keys().begin(), program.keys().end(), tables.keys);
   for (std::size_t i = 0; i < program.curves().size(); ++i) {
     const Curve& curve = program.curves()[i];
-    tables.curves[i] = {curve.x.data(), curve.y.data(), std::int32_t(curve.x.size()), curve.extrapolate};
+    tables.curves[i] = {curve.x.data(), curve.y.data(), double(curve.x.size() - 1) / (curve.x.back() - curve.x.front()),
+                        std::int32_t(curve.x.size()), curve.extrapolate};
   }
   for (std::size_t i = 0; i < program.fields().size(); ++i) {
     const Field& field = *program.fields()[i];

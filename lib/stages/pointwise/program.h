@@ -54,20 +54,22 @@ enum class Op : std::uint8_t {
   logical_or,         ///< acc or x
   logical_not,        ///< not acc
   select,             ///< x != 0 ? acc : b
+  keep_at_least,      ///< acc >= x ? acc : b
+  keep_at_most,       ///< acc <= x ? acc : b
   sign,               ///< -1, 0 or 1; NaN stays
   is_finite,          ///< 1 or 0
   replace_nonfinite,  ///< finite acc stays, else x
   keep_nonfinite,     ///< acc where x is finite, else x
+  least,              ///< the lower of acc and x, NaN where either is
+  greatest,           ///< the higher of acc and x, NaN where either is
+  choose,             ///< x != 0 ? acc : register `index`
   // Ops of the general machine: those below need more of a processor than plain chains do.
-  sin,       ///< of radians
-  cos,       ///< of radians
-  tan,       ///< of radians
-  atan2,     ///< angle of the point (x, acc), radians
-  modulo,    ///< acc - x floor(acc / x), without rounding before the last: the sign of x
-  least,     ///< the lower of acc and x, NaN where either is
-  greatest,  ///< the higher of acc and x, NaN where either is
-  choose,    ///< x != 0 ? acc : register `index`
-  curve,     ///< curve `index` at acc
+  sin,     ///< of radians
+  cos,     ///< of radians
+  tan,     ///< of radians
+  atan2,   ///< angle of the point (x, acc), radians
+  modulo,  ///< acc - x floor(acc / x), without rounding before the last: the sign of x
+  curve,   ///< curve `index` at acc
   // Ops that give acc a value of their own, for the voxel at hand.
   coordinate,      ///< voxel index along axis `index`
   neighbour,       ///< voxel of neighbour `index`

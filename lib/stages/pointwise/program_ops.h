@@ -256,17 +256,19 @@ VOLPIPE_HD inline T apply(T acc, T x, T b) {
   else if constexpr (kOp == Op::logical_or) return ((acc != T(0)) | (x != T(0))) ? T(1) : T(0);
   else if constexpr (kOp == Op::logical_not) return acc == T(0) ? T(1) : T(0);
   else if constexpr (kOp == Op::select) return x != T(0) ? acc : b;
+  else if constexpr (kOp == Op::keep_at_least) return acc >= x ? acc : b;
+  else if constexpr (kOp == Op::keep_at_most) return acc <= x ? acc : b;
   else if constexpr (kOp == Op::sign) return acc > T(0) ? T(1) : acc < T(0) ? T(-1) : acc == T(0) ? T(0) : acc;
   else if constexpr (kOp == Op::is_finite) return finite(acc) ? T(1) : T(0);
   else if constexpr (kOp == Op::replace_nonfinite) return finite(acc) ? acc : x;
   else if constexpr (kOp == Op::keep_nonfinite) return finite(x) ? acc : x;
+  else if constexpr (kOp == Op::least) return x != x ? x : at_most(acc, x);
+  else if constexpr (kOp == Op::greatest) return x != x ? x : at_least(acc, x);
   else if constexpr (kOp == Op::sin) return sine(acc);
   else if constexpr (kOp == Op::cos) return cosine(acc);
   else if constexpr (kOp == Op::tan) return tangent(acc);
   else if constexpr (kOp == Op::atan2) return T(std::atan2(double(acc), double(x)));
   else if constexpr (kOp == Op::modulo) return floored_modulo(acc, x);
-  else if constexpr (kOp == Op::least) return x < acc ? x : x == x ? acc : x;
-  else if constexpr (kOp == Op::greatest) return x > acc ? x : x == x ? acc : x;
   else static_assert(kOp == Op::set, "an op without arithmetic");
 }
 
@@ -351,17 +353,19 @@ VOLPIPE_HD inline void visit_op(Op op, Visitor&& visitor) {
     VOLPIPE_CASE(logical_or)
     VOLPIPE_CASE(logical_not)
     VOLPIPE_CASE(select)
+    VOLPIPE_CASE(keep_at_least)
+    VOLPIPE_CASE(keep_at_most)
     VOLPIPE_CASE(sign)
     VOLPIPE_CASE(is_finite)
     VOLPIPE_CASE(replace_nonfinite)
     VOLPIPE_CASE(keep_nonfinite)
+    VOLPIPE_CASE(least)
+    VOLPIPE_CASE(greatest)
     VOLPIPE_CASE(sin)
     VOLPIPE_CASE(cos)
     VOLPIPE_CASE(tan)
     VOLPIPE_CASE(atan2)
     VOLPIPE_CASE(modulo)
-    VOLPIPE_CASE(least)
-    VOLPIPE_CASE(greatest)
     default:
       break;
   }
@@ -383,7 +387,8 @@ struct ExecutableProgram {
   Step steps[Program::kMaxInstructions + 3]{};  // the first load, the last conversion, a load that ends the program
 
   void append(Op op, Operand operand, int index, double a, double b) {
-    const bool bounds = op == Op::clamp || op == Op::minimum || op == Op::maximum;  // of 0 mean +0, on either device
+    const bool bounds = op == Op::clamp || op == Op::minimum || op == Op::maximum || op == Op::least ||
+                        op == Op::greatest;  // of 0 mean +0, on either device
     steps[size++] = {op, operand, std::uint8_t(index), T(bounds ? a + 0.0 : a), T(bounds ? b + 0.0 : b)};
   }
 };

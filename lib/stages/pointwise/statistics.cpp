@@ -34,6 +34,11 @@ Moments compute_moments(DeviceContext& context, const SampledValues& values) {
   return run_on(context, cpu::moments, cuda::moments, checked(values));
 }
 
+Moments compute_range(DeviceContext& context, const SampledValues& values) {
+  if (values.count <= 0) return {};
+  return run_on(context, cpu::range, cuda::range, checked(values));
+}
+
 std::vector<std::int64_t> percentile_ranks(std::int64_t n, std::span<const double> percents) {
   std::vector<std::int64_t> ranks;
   for (const double percent : percents) {
@@ -73,12 +78,13 @@ std::vector<std::int64_t> compute_histogram(DeviceContext& context, const Sample
   return run_on(context, cpu::histogram, cuda::histogram, checked(values), low, high, bins);
 }
 
-std::size_t statistics_scratch_bytes(std::int64_t count, Precision precision, bool percentiles) {
+std::size_t statistics_scratch_bytes(std::int64_t count, Precision precision, bool percentiles, bool general_program) {
   constexpr std::size_t kTables = std::size_t(1) << 20;  // counts of digits and bins
   const std::size_t key_size = precision == Precision::single ? 4 : 8;
   const auto chunks = std::size_t((count + kChunkVoxels - 1) / kChunkVoxels);
+  const std::size_t written = general_program ? std::size_t(count) * key_size : 0;
   const auto keys = std::size_t(percentiles && count >= kLeastForSampling ? kSamples + count / kCandidateShare : 0);
-  return kTables + std::max(2 * chunks * sizeof(Moments), keys * key_size);
+  return kTables + written + std::max(2 * chunks * sizeof(Moments), keys * key_size);
 }
 
 namespace cpu {
@@ -145,47 +151,68 @@ void for_each_block(SelectedBlocks<T>& blocks, std::int64_t begin, std::int64_t 
   }
 }
 
+/// Least and greatest of the values kept.
 template <class T>
-class LaneSums {
+class LaneRange {
  public:
-  LaneSums() {
+  LaneRange() {
     std::fill_n(lowest_, kLanes, std::numeric_limits<T>::infinity());
     std::fill_n(highest_, kLanes, -std::numeric_limits<T>::infinity());
   }
 
-  void add(const T* values, const std::uint8_t* keep, std::int64_t count) {
-    if (count_ == 0) find_pivot(values, keep, count);
+  /// Returns how many.
+  std::int64_t add(const T* values, const std::uint8_t* keep, std::int64_t count) {
     std::int64_t kept = 0;
     for (std::int64_t i = 0; i < count; ++i) kept += keep[i];
-    if (kept == 0) return;
+    if (kept == 0) return kept;
     count_ += kept;
-    const double pivot = pivot_;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const double difference = keep[i] ? double(values[i]) - pivot : 0.0;
-      sum_[i] += difference;
-      squares_[i] = std::fma(difference, difference, squares_[i]);
-    }
     for (std::int64_t i = 0; i < count; ++i) {
       const T low = keep[i] ? values[i] : std::numeric_limits<T>::infinity();
       const T high = keep[i] ? values[i] : -std::numeric_limits<T>::infinity();
       lowest_[i] = low < lowest_[i] ? low : lowest_[i];
       highest_[i] = high > highest_[i] ? high : highest_[i];
     }
+    return kept;
   }
 
-  ChunkSums total(std::int64_t non_finite) {
+  std::int64_t count() const { return count_; }
+  Moments total(std::int64_t non_finite) const {
+    Moments range;
+    range.count = count_;
+    range.non_finite = non_finite;
+    if (count_ == 0) return range;
+    range.min = double(*std::min_element(lowest_, lowest_ + kLanes)) + 0.0;  // -0 becomes 0
+    range.max = double(*std::max_element(highest_, highest_ + kLanes)) + 0.0;
+    return range;
+  }
+
+ private:
+  std::int64_t count_ = 0;
+  alignas(64) T lowest_[kLanes], highest_[kLanes];
+};
+
+template <class T>
+class LaneSums {
+ public:
+  void add(const T* values, const std::uint8_t* keep, std::int64_t count) {
+    if (range_.count() == 0) find_pivot(values, keep, count);
+    if (range_.add(values, keep, count) == 0) return;
+    const double pivot = pivot_;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double difference = keep[i] ? double(values[i]) - pivot : 0.0;
+      sum_[i] += difference;
+      squares_[i] = std::fma(difference, difference, squares_[i]);
+    }
+  }
+
+  Moments total(std::int64_t non_finite) {
     for (int lanes = kLanes / 2; lanes > 0; lanes /= 2)
       for (int i = 0; i < lanes; ++i) {
         sum_[i] = sum_[2 * i] + sum_[2 * i + 1];
         squares_[i] = squares_[2 * i] + squares_[2 * i + 1];
       }
-    return {count_,
-            non_finite,
-            double(*std::min_element(lowest_, lowest_ + kLanes)),
-            double(*std::max_element(highest_, highest_ + kLanes)),
-            pivot_,
-            sum_[0],
-            squares_[0]};
+    const Moments range = range_.total(non_finite);
+    return moments_of({range.count, range.non_finite, range.min, range.max, pivot_, sum_[0], squares_[0]});
   }
 
  private:
@@ -194,23 +221,23 @@ class LaneSums {
     if (first < count) pivot_ = double(values[first]);
   }
 
-  std::int64_t count_ = 0;
+  LaneRange<T> range_;
   double pivot_ = 0;
   alignas(64) double sum_[kLanes] = {}, squares_[kLanes] = {};
-  alignas(64) T lowest_[kLanes], highest_[kLanes];
 };
 
-template <class T>
-Moments moments_in(const DeviceContext& context, const SampledValues& values) {
+/// Sums of the chunks, merged neighbours in pairs, then pairs of pairs.
+template <class T, class Sums>
+Moments sum_chunks(const DeviceContext& context, const SampledValues& values) {
   const auto program = make_executable<T>(*values.program, DataType::float64);
   const PlaceTables tables = host_tables(*values.program, values.grid);
   std::vector<Moments> chunks(std::size_t((values.count + kChunkVoxels - 1) / kChunkVoxels));
   context.parallel(values.count, kChunkVoxels, [&](std::int64_t begin, std::int64_t end) {
     SelectedBlocks<T> blocks(program, values, tables);
-    LaneSums<T> sums;
+    Sums sums;
     for_each_block(blocks, begin, end, kLanes,
                    [&](const T* block, const std::uint8_t* keep, std::int64_t count) { sums.add(block, keep, count); });
-    chunks[std::size_t(begin / kChunkVoxels)] = moments_of(sums.total(blocks.non_finite()));
+    chunks[std::size_t(begin / kChunkVoxels)] = sums.total(blocks.non_finite());
   });
   for (std::size_t step = 1; step < chunks.size(); step *= 2)
     for (std::size_t i = 0; i + step < chunks.size(); i += 2 * step) chunks[i] = merged(chunks[i], chunks[i + step]);
@@ -306,7 +333,17 @@ std::vector<std::int64_t> count_digits(const DeviceContext& context, const Sampl
 }  // namespace
 
 Moments moments(DeviceContext& context, const SampledValues& values) {
-  return visit_precision(values.precision, [&](auto zero) { return moments_in<decltype(zero)>(context, values); });
+  return visit_precision(values.precision, [&](auto zero) {
+    using T = decltype(zero);
+    return sum_chunks<T, LaneSums<T>>(context, values);
+  });
+}
+
+Moments range(DeviceContext& context, const SampledValues& values) {
+  return visit_precision(values.precision, [&](auto zero) {
+    using T = decltype(zero);
+    return sum_chunks<T, LaneRange<T>>(context, values);
+  });
 }
 
 OrderStatistics order_statistics(DeviceContext& context, const SampledValues& values, const KeyFormat& format,

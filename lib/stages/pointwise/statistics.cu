@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "stages/pointwise/cuda_evaluator.h"
+#include "stages/pointwise/program_backends.h"
 #include "stages/pointwise/statistics_backends.h"
 
 namespace volpipe::cuda {
@@ -42,6 +43,31 @@ KernelValues<T> make_kernel_values(const SampledValues& values) {
   return result;
 }
 
+/// What a program of the general machine gives, written out: kernels of its own for every statistic would be many.
+class WrittenValues {
+ public:
+  WrittenValues(DeviceContext& context, const SampledValues& values) : values_(values) {
+    if (!values.program->is_general()) return;
+    const DataType type = values.precision == Precision::single ? DataType::float32 : DataType::float64;
+    memory_ = context.allocate(std::size_t(values.count) * size_of(type));
+    run_program(context,
+                {*values.program, values.inputs, memory_.data(), type, values.count, values.precision, values.grid});
+    input_ = {memory_.data(), type};
+    values_.inputs = {&input_, 1};
+    values_.program = &identity_;
+  }
+  WrittenValues(const WrittenValues&) = delete;
+  WrittenValues& operator=(const WrittenValues&) = delete;
+
+  const SampledValues& values() const { return values_; }
+
+ private:
+  SampledValues values_;
+  Buffer memory_;
+  ProgramInput input_{};
+  Program identity_;
+};
+
 /// visitor(KernelValues<T>, MachineTag) with the type and a machine that runs the program.
 template <class T, class Visitor>
 decltype(auto) visit_machine(const SampledValues& values, Visitor&& visitor) {
@@ -57,9 +83,10 @@ decltype(auto) visit_machine(const SampledValues& values, Visitor&& visitor) {
 }
 
 template <class Visitor>
-decltype(auto) visit_values(const SampledValues& values, Visitor&& visitor) {
-  return values.precision == Precision::single ? visit_machine<float>(values, visitor)
-                                               : visit_machine<double>(values, visitor);
+decltype(auto) visit_values(DeviceContext& context, const SampledValues& values, Visitor&& visitor) {
+  const WrittenValues written(context, values);
+  return values.precision == Precision::single ? visit_machine<float>(written.values(), visitor)
+                                               : visit_machine<double>(written.values(), visitor);
 }
 
 template <class T, class Place, Machine kMachine>
@@ -273,6 +300,57 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(kMachine))
   }
   if (threadIdx.x == 0) tree.level[blockIdx.x] = moments_of(mine);
   merge_chunks(tree);
+}
+
+/// What a range is made of, as keys that only grow: begins as zeros.
+struct RangeKeys {
+  Count count, non_finite, not_least, greatest;
+
+  __device__ void add(const RangeKeys& other) {
+    atomicAdd(&count, other.count);
+    atomicAdd(&non_finite, other.non_finite);
+    atomicMax(&not_least, other.not_least);
+    atomicMax(&greatest, other.greatest);
+  }
+};
+
+constexpr KeyFormat kDoubleKeys{true, 64, 0};
+
+template <class T, Machine kMachine>
+__global__ void __launch_bounds__(kThreads, resident_blocks(kMachine))
+    range_kernel(const __grid_constant__ KernelValues<T> values, KeyEncoder<double> encode, RangeKeys* total) {
+  using Place = StatisticsTile<T, kMachine>;
+  SelectedVoxels<T, Place, kMachine> voxels;
+  T lowest = std::numeric_limits<T>::infinity(), highest = -lowest;
+  unsigned kept = 0;
+  const std::int64_t tiles = (values.kernel.count + Place::kSize - 1) / Place::kSize;
+  for (std::int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const unsigned keep = voxels.run(values, Place(tile, values.kernel.count, values.kernel.quads));
+    kept += __popc(keep);
+    const auto add = [&](T value) {
+      lowest = std::fmin(lowest, value);
+      highest = std::fmax(highest, value);
+    };
+    if (keep == voxels.kAll) {
+#pragma unroll
+      for (int v = 0; v < Place::kVoxels; ++v) add(voxels.value(v));
+    } else {
+#pragma unroll
+      for (int v = 0; v < Place::kVoxels; ++v)
+        if (keep >> v & 1) add(voxels.value(v));
+    }
+  }
+
+  __shared__ RangeKeys block;
+  if (threadIdx.x == 0) block = {};
+  __syncthreads();
+  lowest = least_across_warp(lowest);
+  highest = -least_across_warp(-highest);
+  const RangeKeys mine{warp_sum(kept), warp_sum(unsigned(voxels.non_finite)), ~Count(encode(double(lowest))),
+                       Count(encode(double(highest)))};
+  if (threadIdx.x % 32 == 0) block.add(mine);
+  __syncthreads();
+  if (threadIdx.x == 0) total->add(block);
 }
 
 /// As many blocks as the device holds at a time.
@@ -849,7 +927,7 @@ struct ValueType<KernelValues<T>> {
 }  // namespace
 
 Moments moments(DeviceContext& context, const SampledValues& values) {
-  return visit_values(values, [&](const auto& kernel_values, auto machine) {
+  return visit_values(context, values, [&](const auto& kernel_values, auto machine) {
     using T = typename ValueType<std::decay_t<decltype(kernel_values)>>::type;
     const std::int64_t chunks = divide_up(values.count, kChunkVoxels);
     const MomentsTreeSize size(chunks);
@@ -866,9 +944,33 @@ Moments moments(DeviceContext& context, const SampledValues& values) {
   });
 }
 
+Moments range(DeviceContext& context, const SampledValues& values) {
+  return visit_values(context, values, [&](const auto& kernel_values, auto machine) {
+    using T = typename ValueType<std::decay_t<decltype(kernel_values)>>::type;
+    constexpr Machine kMachine = decltype(machine)::value;
+    Buffer total = context.allocate(sizeof(RangeKeys));
+    const cudaStream_t stream = stream_of(context);
+    VOLPIPE_CHECK_CUDA(cudaMemsetAsync(total.data(), 0, sizeof(RangeKeys), stream));
+    const std::int64_t tiles = divide_up(values.count, StatisticsTile<T, kMachine>::kSize);
+    const std::int64_t blocks = std::min(resident_blocks(context, range_kernel<T, kMachine>), tiles);
+    range_kernel<T, kMachine><<<unsigned(blocks), kThreads, 0, stream>>>(kernel_values, KeyEncoder<double>(kDoubleKeys),
+                                                                         static_cast<RangeKeys*>(total.data()));
+    VOLPIPE_CHECK_CUDA(cudaGetLastError());
+    RangeKeys keys;
+    copy_to_host(context, &keys, total.data(), sizeof keys);
+    Moments result;
+    result.count = std::int64_t(keys.count);
+    result.non_finite = std::int64_t(keys.non_finite);
+    if (result.count == 0) return result;
+    result.min = decode_key(kDoubleKeys, ~keys.not_least);
+    result.max = decode_key(kDoubleKeys, keys.greatest);
+    return result;
+  });
+}
+
 OrderStatistics order_statistics(DeviceContext& context, const SampledValues& values, const KeyFormat& format,
                                  std::span<const double> percents) {
-  return visit_values(values, [&](const auto& kernel_values, auto machine) {
+  return visit_values(context, values, [&](const auto& kernel_values, auto machine) {
     using T = typename ValueType<std::decay_t<decltype(kernel_values)>>::type;
     OrderStatistics result;
     std::map<std::int64_t, std::uint64_t> key_of_rank;
@@ -885,7 +987,7 @@ OrderStatistics order_statistics(DeviceContext& context, const SampledValues& va
 
 std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues& values, double low, double high,
                                     int bins) {
-  return visit_values(values, [&](const auto& kernel_values, auto machine) {
+  return visit_values(context, values, [&](const auto& kernel_values, auto machine) {
     using T = typename ValueType<std::decay_t<decltype(kernel_values)>>::type;
     constexpr Machine kMachine = decltype(machine)::value;
     const std::size_t bytes = std::size_t(bins) * sizeof(Count);

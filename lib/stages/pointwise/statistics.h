@@ -46,6 +46,9 @@ Moments merge(const Moments& a, const Moments& b);
 /// One pass; the devices give the same bits.
 Moments compute_moments(DeviceContext& context, const SampledValues& values);
 
+/// The moments' counts, min and max alone, in less time.
+Moments compute_range(DeviceContext& context, const SampledValues& values);
+
 /// Exact percentiles (0 to 100) of the finite values, linear between order statistics (numpy's default), by radix
 /// selection on the value's bits; NaN when nothing is selected. Several percentiles share the passes. On CUDA,
 /// statistics_scratch_bytes of memory are taken meanwhile.
@@ -57,7 +60,9 @@ std::vector<double> compute_percentiles(DeviceContext& context, const SampledVal
 std::vector<std::int64_t> compute_histogram(DeviceContext& context, const SampledValues& values, double low,
                                             double high, int bins);
 
-/// Device memory, at most, that the statistics of `count` values take on CUDA besides them; percentiles take the most.
-std::size_t statistics_scratch_bytes(std::int64_t count, Precision precision, bool percentiles);
+/// Device memory, at most, that the statistics of `count` values take on CUDA besides them; percentiles take the most,
+/// and what a program of the general machine gives is written out.
+std::size_t statistics_scratch_bytes(std::int64_t count, Precision precision, bool percentiles,
+                                     bool general_program = false);
 
 }  // namespace volpipe

@@ -14,6 +14,7 @@ struct OrderStatistics {
 
 namespace cpu {
 Moments moments(DeviceContext& context, const SampledValues& values);
+Moments range(DeviceContext& context, const SampledValues& values);
 OrderStatistics order_statistics(DeviceContext& context, const SampledValues& values, const KeyFormat& format,
                                  std::span<const double> percents);
 std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues& values, double low, double high,
@@ -22,6 +23,7 @@ std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues&
 
 namespace cuda {
 VOLPIPE_CUDA_CODE Moments moments(DeviceContext& context, const SampledValues& values);
+VOLPIPE_CUDA_CODE Moments range(DeviceContext& context, const SampledValues& values);
 VOLPIPE_CUDA_CODE OrderStatistics order_statistics(DeviceContext& context, const SampledValues& values,
                                                    const KeyFormat& format, std::span<const double> percents);
 VOLPIPE_CUDA_CODE std::vector<std::int64_t> histogram(DeviceContext& context, const SampledValues& values, double low,
