@@ -113,11 +113,11 @@ TEST(ExpressionProgram, WhatDoesNotFitSaysSo) {
     return sum;
   };
   const auto steps = [](int n) { return std::to_string(n); };
-  EXPECT_EQ(fault(sum_of(96, steps)), "");
-  EXPECT_EQ(fault(sum_of(97, steps)),
-            "the expression needs more than the 96 instructions of one pass: make it of two stages, the first with an "
+  EXPECT_EQ(fault(sum_of(95, steps)), "");
+  EXPECT_EQ(fault(sum_of(96, steps)),
+            "the expression needs more than the 95 instructions of one pass: make it of two stages, the first with an "
             "\"output\" of its own");
-  EXPECT_THAT(fault("mean(" + sum_of(97, steps) + ")"), testing::HasSubstr("96 instructions"));
+  EXPECT_THAT(fault("mean(" + sum_of(96, steps) + ")"), testing::HasSubstr("95 instructions"));
   const auto neighbours = [](int n) { return "a[" + std::to_string(n) + ",0,0]"; };
   EXPECT_EQ(fault("max(" + sum_of(30, neighbours) + ")"), "");
   EXPECT_THAT(fault(sum_of(33, [](int n) { return "(" + std::to_string(n) + " < a[" + std::to_string(n) + ",0,0])"; })),

@@ -188,6 +188,13 @@ TEST_F(ExpressionStageTest, LabelsAreExact) {
               ElementsAre(2 * 2147483647ll % 7, 2 * 2147483647ll % 7, 2 * 2147483646ll % 7));
 }
 
+TEST_F(ExpressionStageTest, TheLongestExpressionFitsWithAConversionToIntegers) {
+  add("seg", {2, 1, 1}, std::vector<std::uint8_t>{0, 3}, ImageKind::label);
+  std::string sum = "this";
+  for (int n = 0; n < 95; ++n) sum += n % 2 ? " - 1" : " + 1";
+  EXPECT_THAT(values_of(run(sum, {{"on", "seg"}}).images.at("seg")), ElementsAre(1, 4));
+}
+
 TEST_F(ExpressionStageTest, TheImageAtHandIsTheChainsValue) {
   add("a", {1, 2, 3});
   add("b", {10, 20, 30});
@@ -232,6 +239,8 @@ TEST_F(ExpressionStageTest, NewImages) {
   add("seg", {3, 1, 1}, std::vector<std::uint8_t>{0, 3, 3}, ImageKind::label);
   EXPECT_THAT(values_of(run("seg == 3", {{"output", "lesion"}}).images.at("lesion")), ElementsAre(0, 1, 1))
       << "an item of labels alone";
+  EXPECT_THAT(faults({{"op", "expression"}, {"expr", "this == 3"}, {"output", "lesion"}}),
+              ElementsAre(HasSubstr("'this' is no image here")));
 }
 
 TEST_F(ExpressionStageTest, SeveralImagesAtOnce) {
@@ -350,7 +359,7 @@ TEST_F(ExpressionStageTest, FaultsPointIntoTheTextAtTheirPlaceInTheSpec) {
   std::string sum = "image", many = "0";
   for (int n = 0; n < 100; ++n) sum += " + " + std::to_string(n + 1);
   for (int n = 0; n < 70; ++n) many += " + mean(image + " + std::to_string(n + 1) + ")";
-  EXPECT_THAT(faults({{"op", "expression"}, {"expr", sum}}), ElementsAre(HasSubstr("96 instructions of one pass")));
+  EXPECT_THAT(faults({{"op", "expression"}, {"expr", sum}}), ElementsAre(HasSubstr("95 instructions of one pass")));
   EXPECT_THAT(faults({{"op", "expression"}, {"expr", many}}),
               ElementsAre(HasSubstr("it measures 70 different things, at most 64 are possible")));
 }

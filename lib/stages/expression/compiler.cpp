@@ -61,9 +61,9 @@ struct Code {
   int registers = 0;
 };
 
-// To combine 32 neighbours, as many as a program has, takes all its instructions.
-static_assert(3 * Program::kMaxNeighbours - 2 <= Program::kMaxInstructions &&
-              3 * (Program::kMaxNeighbours + 1) - 2 > Program::kMaxInstructions);
+constexpr int kMostInstructions = Program::kMaxInstructions - 1;  // and one that converts the result to integers
+// An expression runs out of instructions before it runs out of neighbours: to combine n of them takes 3 n - 2.
+static_assert(3 * (Program::kMaxNeighbours + 1) - 2 > kMostInstructions);
 
 struct TooLong {};
 struct TooManyRegisters {};
@@ -134,7 +134,7 @@ class CodeGenerator {
   }
 
   void emit(const Instruction& instruction, std::optional<Neighbour> neighbour = {}) {
-    if (code_.steps.size() == Program::kMaxInstructions) throw TooLong{};
+    if (code_.steps.size() == kMostInstructions) throw TooLong{};
     code_.steps.push_back({instruction, neighbour});
   }
   void emit(Op op) { emit({op, Operand::immediate, 0, 0, 0}); }
@@ -385,7 +385,7 @@ class CodeGenerator {
     let_go(otherwise);
   }
 
-  static constexpr int kMostUses = 4 * Program::kMaxInstructions;
+  static constexpr int kMostUses = 4 * kMostInstructions;
 
   const Expression& expression_;
   std::span<const double> uniform_;
@@ -424,7 +424,7 @@ Code best_code(const Expression& expression, int node, std::span<const double> u
       } catch (const TooManyRegisters&) { short_of_registers = true; }
   if (best) return std::move(*best);
   const std::string limit = short_of_registers ? std::to_string(Program::kRegisters) + " registers"
-                                               : std::to_string(Program::kMaxInstructions) + " instructions";
+                                               : std::to_string(kMostInstructions) + " instructions";
   throw Error(ErrorCode::usage, "the expression needs more than the " + limit +
                                     " of one pass: make it of two stages, the first with an \"output\" of its own");
 }

@@ -104,7 +104,4 @@ Expression parse_expression(const std::string& text, const ExpressionNames& name
 /// `op` in double, as programs compute it.
 double apply_op(Op op, double acc, double x);
 
-/// The functions, with their arguments: "clamp(value, low, high)".
-std::vector<std::string> expression_functions();
-
 }  // namespace volpipe

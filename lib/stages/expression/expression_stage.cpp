@@ -57,6 +57,8 @@ bool has(const std::vector<std::string>& names, const std::string& name) {
 /// Images that would be replaced one after another must each be told from the others.
 void check_targets(const Params& params, const Expression& expression, const std::string& pointer, Faults& faults) {
   const std::vector<std::string>& on = params.expr.on;
+  if (params.output && params.expr.images && on.empty() && uses_this(expression))
+    faults.add(pointer + "/expr", "'this' is no image here: name the image, or give it with \"on\"");
   if (on.size() < 2) return;
   if (params.output) {
     if (uses_this(expression))
@@ -226,16 +228,14 @@ StageDefinition stage_expression() {
               "voxel index i j k, world x y z (mm), spacing_x.., size_x.., pi, e, inf, nan; image[dx,dy,dz] is a "
               "neighbour. Operators: + - * / % ^, comparisons, and or not. Functions of voxels: abs sqrt exp log log10 "
               "sin cos tan atan2 floor ceil round sign pow mod min max clamp where isfinite isnan; of all finite "
-              "voxels: "
-              "min max mean std sum count median percentile, most with a mask as last argument")
+              "voxels: min max mean std sum count median percentile, most with a mask as last argument")
           .add("inputs", &Params::inputs, {}, "other names for images within the expression")
           .add("output", &Params::output, {},
                "the image that gets the result, a new one or one of the item; without it, each image acted on is "
                "replaced")
           .add("dtype", &Params::dtype, {},
                "pixel type of the result; without it a replaced label keeps its own, comparisons make a new image "
-               "uint8, "
-               "a new label is int32, and all else float32")
+               "uint8, a new label is int32, and all else float32")
           .add("kind", &Params::kind, {}, "of a new image; without it, comparisons make a label and all else an image")
           .add("boundary", &Params::boundary, {}, "what neighbours beyond the image are")
           .add("fill", &Params::fill, {}, "value beyond the image for the constant boundaries"));

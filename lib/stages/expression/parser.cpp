@@ -450,10 +450,4 @@ Expression parse_expression(const std::string& text, const ExpressionNames& name
   return Parser(text, names).parse();
 }
 
-std::vector<std::string> expression_functions() {
-  std::vector<std::string> usages;
-  for (const Function& function : kFunctions) usages.emplace_back(function.usage);
-  return usages;
-}
-
 }  // namespace volpipe
