@@ -106,7 +106,10 @@ TEST_F(PipelineGpu, ChainsAgreeWithTheCpu) {
       const char* stages :
       {R"({"op": "reorient"}, {"op": "resample", "spacing": 0.7, "interpolation": "bspline3"}, {"op": "clip", "percentiles": [1, 99]}, {"op": "normalize"}, {"op": "gaussian", "sigma": 1})",
        R"({"op": "permute", "order": "zxy"}, {"op": "resample", "spacing": 2.2}, {"op": "flip", "axes": "yz"})",
-       R"({"op": "gaussian", "sigma": 0.8, "precision": "double"}, {"op": "rescale"}, {"op": "cast", "dtype": "uint16"})"})
+       R"({"op": "gaussian", "sigma": 0.8, "precision": "double"}, {"op": "rescale"}, {"op": "cast", "dtype": "uint16"})",
+       R"({"op": "noise", "kind": "poisson", "scale": 0.1}, {"op": "histogram_equalize", "mask": {"above": 20}}, {"op": "bias_field"}, {"op": "noise", "kind": "salt_pepper"})",
+       R"({"op": "replace_padding"}, {"op": "noise", "kind": "rician", "std": 0.1, "relative": true}, {"op": "smooth_contrast", "spacing": 12, "per": "component"}, {"op": "multi_otsu", "classes": 5})",
+       R"({"op": "noise", "kind": "speckle", "std": 0.1}, {"op": "match_landmarks", "from": {"percentiles": [0, 3, 25, 50, 75, 90, 97, 100]}, "to": [0, 1, 4, 9, 16, 25, 36, 49]}, {"op": "adjust_contrast", "gamma": 0.7, "invert_image": true, "retain_stats": true}, {"op": "exp", "base": 1.1})"})
     for (const Index3& size : kSizes)
       for (const DataType dtype : {DataType::int16, DataType::float32})
         expect_parity(pipeline_of(stages), {oblique_grid(size), dtype, 1, ImageKind::image, ComponentAxis::none, 1.0});
