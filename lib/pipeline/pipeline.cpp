@@ -1,7 +1,5 @@
 #include "pipeline/pipeline.h"
 
-#include <nettle/sha2.h>
-
 #include <filesystem>
 #include <fstream>
 
@@ -12,6 +10,7 @@
 #include "stages/pointwise/pointwise_stage.h"
 #include "stages/volume_stage.h"
 #include "volume/error.h"
+#include "volume/sha256.h"
 
 namespace volpipe {
 
@@ -22,20 +21,6 @@ const std::vector<std::string> kTopKeys{"volpipe", "variables", "inputs", "stage
                                         "outputs", "fuse",      "repeat", "description"};
 const std::vector<std::string> kCommonStageKeys{"op", "on", "probability", "name", "precision"};
 const std::vector<std::string> kPathFields{"dir", "stem", "name", "id", "repeat"};
-
-std::string sha256_of(const std::string& text) {
-  sha256_ctx context;
-  sha256_init(&context);
-  sha256_update(&context, text.size(), reinterpret_cast<const std::uint8_t*>(text.data()));
-  std::uint8_t digest[SHA256_DIGEST_SIZE];
-  sha256_digest(&context, sizeof digest, digest);
-  std::string hex;
-  for (std::uint8_t byte : digest) {
-    constexpr char digits[] = "0123456789abcdef";
-    hex += {digits[byte >> 4], digits[byte & 15]};
-  }
-  return hex;
-}
 
 /// A word of letters, digits and _, that is not one of the masks' own words.
 bool is_image_name(const std::string& name) {
