@@ -327,15 +327,15 @@ class SpecReader {
 
   /// The image that a pointwise or volume stage makes besides those it acts on; an image that is there is replaced.
   void register_made_image(StageEntry& stage) {
-    std::string made;
+    const std::string made = stage.stage ? made_by(*stage.stage) : "";
+    if (made.empty()) return;
     ImageKind kind = ImageKind::image;
     if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage.stage)) {
-      made = pointwise->makes();
       kind = pointwise->output({}).kind;
-      if (!made.empty() && stage.images.empty()) stage.images = pointwise->reads();
+      if (stage.images.empty()) stage.images = pointwise->reads();
+    } else if (!check_image_of_one(made, stage)) {
+      return;
     }
-    if (const auto volume = std::dynamic_pointer_cast<const VolumeStage>(stage.stage)) made = volume->makes();
-    if (made.empty()) return;
     if (find_image(made)) {
       stage.images = {made};
       return;
@@ -345,6 +345,16 @@ class SpecReader {
                   "'" + stage.definition->op + "' makes the image '" + made + "' and cannot be left to chance");
     if (is_image_name(made)) images_.push_back({made, kind, "_" + made});
     else faults_.add(stage.pointer, no_image_name(made));
+  }
+
+  /// A volume stage makes a new image of one that it acts on.
+  bool check_image_of_one(const std::string& made, const StageEntry& stage) {
+    if (find_image(made)) faults_.add(stage.pointer, "there is an image '" + made + "' already");
+    else if (stage.images.size() != 1)
+      faults_.add(stage.pointer, "'" + made + "' would be made of " + quoted_list(stage.images) +
+                                     ": say with \"on\" which one is meant");
+    else return true;
+    return false;
   }
 
   static std::string no_image_name(const std::string& name) {
@@ -413,9 +423,8 @@ class SpecReader {
     for (std::size_t k = 0; k < distribution_extremes(stage.parameters) && faults_.list().size() == before; ++k) {
       const auto probe = stage.definition->make(distribution_extreme(stage.parameters, k), stage.pointer, faults_);
       check_mask(probe, stage.pointer);
-      const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(probe);
-      if (pointwise && !pointwise->makes().empty())
-        faults_.add(stage.pointer, "'" + stage.definition->op + "' makes the image '" + pointwise->makes() +
+      if (const std::string made = probe ? made_by(*probe) : ""; !made.empty())
+        faults_.add(stage.pointer, "'" + stage.definition->op + "' makes the image '" + made +
                                        "' and takes no random parameters");
       if (std::dynamic_pointer_cast<const RearrangingStage>(probe))
         faults_.add(stage.pointer,
