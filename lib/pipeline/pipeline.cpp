@@ -558,6 +558,12 @@ Json replace_variables(const Json& spec, const std::map<std::string, Json>& sett
 
 }  // namespace
 
+const StageEntry* Pipeline::find_given_code() const {
+  const auto found = std::find_if(stages.begin(), stages.end(),
+                                  [](const StageEntry& stage) { return stage.definition->runs_given_code; });
+  return found == stages.end() ? nullptr : &*found;
+}
+
 const InputSpec* Pipeline::find_input(const std::string& name) const {
   for (const InputSpec& input : inputs)
     if (input.name == name) return &input;
