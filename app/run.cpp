@@ -33,6 +33,7 @@ struct Flags {
   std::vector<std::string> inputs, settings;
   std::string on_error = "skip";
   bool no_fallback = false, overwrite = false, strict = false, quiet = false, verbose = false;
+  bool allow_custom_kernels = false;
   int threads = 0;
   std::string seed = "0";
 };
@@ -56,6 +57,8 @@ void add_options(CLI::App& command, Flags& flags) {
       ->check(CLI::IsMember({"skip", "stop"}))
       ->capture_default_str();
   command.add_flag("--strict", flags.strict, "a notice about an input is an error");
+  command.add_flag("--allow-custom-kernels", flags.allow_custom_kernels,
+                   "run the code of the spec's cuda_kernel stages: only for specs that you trust");
   command.add_option("--shard", flags.shard, "I/N: only every N-th item, starting with the I-th");
   command.add_option("--set", flags.settings, "NAME=VALUE of a variable of the spec (repeatable)")
       ->allow_extra_args(false);
@@ -157,6 +160,13 @@ std::vector<std::string> command_line() {
   return words;
 }
 
+void check_given_code(const Pipeline& pipeline, const Flags& flags) {
+  if (const StageEntry* stage = pipeline.find_given_code(); stage && !flags.allow_custom_kernels)
+    throw Error(ErrorCode::usage, flags.spec + ": " + stage->pointer + ": '" + stage->label +
+                                      "' holds code that can do anything on the GPU: read it, and give "
+                                      "--allow-custom-kernels if you trust it");
+}
+
 std::string report_path_of(const Flags& flags, int shard, int shards) {
   if (!flags.report.empty()) return flags.report;
   const std::string part = shards > 1 ? "." + std::to_string(shard) + "-of-" + std::to_string(shards) : "";
@@ -167,6 +177,7 @@ int run(const Flags& flags) {
   install_signal_handlers();
   spdlog::set_level(flags.quiet ? spdlog::level::err : flags.verbose ? spdlog::level::debug : spdlog::level::info);
   const Pipeline pipeline = load_pipeline(flags.spec, parse_settings(flags.settings));
+  check_given_code(pipeline, flags);
   if (flags.inputs.empty() && flags.manifest.empty())
     throw Error(ErrorCode::usage, "name at least one INPUT or a --manifest");
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,9 +63,19 @@ class DeviceContext {
                 const std::function<void(std::int64_t, std::int64_t)>& body) const;
   int threads() const { return threads_; }
 
+  /// What is made once for a context, such as a loaded kernel: the T that is kept under `key`, from `make` where there
+  /// is none yet. It dies with the context, after its work.
+  template <class T>
+  T& kept(const std::string& key, const std::function<std::shared_ptr<T>()>& make) {
+    std::shared_ptr<void>& object = kept_[key];
+    if (!object) object = make();
+    return *static_cast<T*>(object.get());
+  }
+
  protected:
   DeviceContext(Device device, int threads);
   TransferCounts transfers_;
+  std::map<std::string, std::shared_ptr<void>> kept_;
 
  private:
   Device device_;

@@ -136,6 +136,11 @@ class CudaContext final : public DeviceContext {
     VOLPIPE_CHECK_CUDA(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index));
   }
 
+  ~CudaContext() override {
+    cudaStreamSynchronize(memory_->stream());
+    kept_.clear();
+  }
+
   Buffer allocate(std::size_t bytes) override {
     make_current(device().index());
     return Buffer(memory_->allocate(bytes), bytes, device(), memory_);

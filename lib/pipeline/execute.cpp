@@ -30,11 +30,25 @@ Volume run_gather(DeviceContext& context, const Group& group, const Images& imag
                       [&images](const std::string& name) -> const Volume& { return images.at(name); });
 }
 
-void run_volume_stage(DeviceContext& context, const Group& group, Images& images, Notices& notices) {
+/// The group of a volume stage's twin.
+Group twin_group(const Group& group, std::shared_ptr<const PointwiseStage> twin) {
+  Group alone{GroupKind::pointwise, group.image, group.stages};
+  alone.inputs = {group.inputs[0]};
+  for (const std::string& name : twin->reads()) alone.inputs.push_back(name);
+  alone.input = group.input;
+  alone.output = group.output;
+  alone.precision = twin->needs_double() ? Precision::double_ : group.precision;
+  alone.pointwise = {std::move(twin)};
+  return alone;
+}
+
+GroupResult run_volume_stage(DeviceContext& context, const Group& group, Images& images, Notices& notices) {
   VolumeContext around{context, [&images](const std::string& name) -> const Volume& { return images.at(name); },
                        notices};
   Volume output = group.volume->run(images.at(group.inputs[0]), group.output, around);
+  add_notices(around.converted, group, notices);
   images.insert_or_assign(group.image, std::move(output));
+  return {around.converted.saturated};
 }
 
 void run_rearrange(DeviceContext& context, const Group& group, Images& images) {
@@ -53,15 +67,21 @@ void run_rearrange(DeviceContext& context, const Group& group, Images& images) {
 GroupResult run_group(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images,
                       ItemStatistics& statistics, Notices& notices) {
   if (group.kind == GroupKind::pointwise) return run_pointwise(context, pipeline, group, images, statistics, notices);
-  with_stage(pipeline.stages[group.stages.front()].label, [&] {
-    if (group.kind == GroupKind::rearrange) return run_rearrange(context, group, images);
+  const auto twin =
+      group.kind == GroupKind::volume && context.device().is_cpu() ? group.volume->twin_on_cpu() : nullptr;
+  if (twin) return run_pointwise(context, pipeline, twin_group(group, twin), images, statistics, notices);
+  return with_stage(pipeline.stages[group.stages.front()].label, [&]() -> GroupResult {
     if (group.kind == GroupKind::volume) return run_volume_stage(context, group, images, notices);
+    if (group.kind == GroupKind::rearrange) {
+      run_rearrange(context, group, images);
+      return {};
+    }
     Volume& input = images.at(group.image);
     if (group.kind == GroupKind::gather) input = run_gather(context, group, images);
     else
       input = apply_map(context, input, group.map, fill_value(context, group.map.fill, group.map.uses_fill(), input));
+    return {};
   });
-  return {};
 }
 
 std::optional<IndexBox> measure(DeviceContext& context, const MeasuringStage::Request& request, const Images& images) {

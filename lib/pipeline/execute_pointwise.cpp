@@ -207,6 +207,8 @@ class PointwiseRun {
   Notices& notices_;
 };
 
+}  // namespace
+
 void add_notices(const ConversionCounts& counts, const Group& group, Notices& notices) {
   const std::string type(to_string(group.output.dtype));
   if (counts.saturated)
@@ -216,8 +218,6 @@ void add_notices(const ConversionCounts& counts, const Group& group, Notices& no
     notices.add("nan_to_integer", std::to_string(counts.nan) + " NaN voxels of '" + group.image +
                                       "' became 0 as integers (output " + type + ")");
 }
-
-}  // namespace
 
 Selection selection_of(DeviceContext& context, const Mask& mask, const SampledValues& values, const VolumeInfo& image,
                        std::int64_t component, const Images& images) {

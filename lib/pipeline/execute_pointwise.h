@@ -10,6 +10,9 @@ namespace volpipe {
 Selection selection_of(DeviceContext& context, const Mask& mask, const SampledValues& values, const VolumeInfo& image,
                        std::int64_t component, const Images& images);
 
+/// The notices about voxels that a conversion to the group's integers changed.
+void add_notices(const ConversionCounts& counts, const Group& group, Notices& notices);
+
 GroupResult run_pointwise(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images,
                           ItemStatistics& statistics, Notices& notices);
 

@@ -1,7 +1,5 @@
 #include "pipeline/pipeline.h"
 
-#include <nettle/sha2.h>
-
 #include <filesystem>
 #include <fstream>
 
@@ -12,6 +10,7 @@
 #include "stages/pointwise/pointwise_stage.h"
 #include "stages/volume_stage.h"
 #include "volume/error.h"
+#include "volume/sha256.h"
 
 namespace volpipe {
 
@@ -22,20 +21,6 @@ const std::vector<std::string> kTopKeys{"volpipe", "variables", "inputs", "stage
                                         "outputs", "fuse",      "repeat", "description"};
 const std::vector<std::string> kCommonStageKeys{"op", "on", "probability", "name", "precision"};
 const std::vector<std::string> kPathFields{"dir", "stem", "name", "id", "repeat"};
-
-std::string sha256_of(const std::string& text) {
-  sha256_ctx context;
-  sha256_init(&context);
-  sha256_update(&context, text.size(), reinterpret_cast<const std::uint8_t*>(text.data()));
-  std::uint8_t digest[SHA256_DIGEST_SIZE];
-  sha256_digest(&context, sizeof digest, digest);
-  std::string hex;
-  for (std::uint8_t byte : digest) {
-    constexpr char digits[] = "0123456789abcdef";
-    hex += {digits[byte >> 4], digits[byte & 15]};
-  }
-  return hex;
-}
 
 /// A word of letters, digits and _, that is not one of the masks' own words.
 bool is_image_name(const std::string& name) {
@@ -342,15 +327,15 @@ class SpecReader {
 
   /// The image that a pointwise or volume stage makes besides those it acts on; an image that is there is replaced.
   void register_made_image(StageEntry& stage) {
-    std::string made;
+    const std::string made = stage.stage ? made_by(*stage.stage) : "";
+    if (made.empty()) return;
     ImageKind kind = ImageKind::image;
     if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage.stage)) {
-      made = pointwise->makes();
       kind = pointwise->output({}).kind;
-      if (!made.empty() && stage.images.empty()) stage.images = pointwise->reads();
+      if (stage.images.empty()) stage.images = pointwise->reads();
+    } else if (!check_image_of_one(made, stage)) {
+      return;
     }
-    if (const auto volume = std::dynamic_pointer_cast<const VolumeStage>(stage.stage)) made = volume->makes();
-    if (made.empty()) return;
     if (find_image(made)) {
       stage.images = {made};
       return;
@@ -360,6 +345,16 @@ class SpecReader {
                   "'" + stage.definition->op + "' makes the image '" + made + "' and cannot be left to chance");
     if (is_image_name(made)) images_.push_back({made, kind, "_" + made});
     else faults_.add(stage.pointer, no_image_name(made));
+  }
+
+  /// A volume stage makes a new image of one that it acts on.
+  bool check_image_of_one(const std::string& made, const StageEntry& stage) {
+    if (find_image(made)) faults_.add(stage.pointer, "there is an image '" + made + "' already");
+    else if (stage.images.size() != 1)
+      faults_.add(stage.pointer, "'" + made + "' would be made of " + quoted_list(stage.images) +
+                                     ": say with \"on\" which one is meant");
+    else return true;
+    return false;
   }
 
   static std::string no_image_name(const std::string& name) {
@@ -428,9 +423,8 @@ class SpecReader {
     for (std::size_t k = 0; k < distribution_extremes(stage.parameters) && faults_.list().size() == before; ++k) {
       const auto probe = stage.definition->make(distribution_extreme(stage.parameters, k), stage.pointer, faults_);
       check_mask(probe, stage.pointer);
-      const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(probe);
-      if (pointwise && !pointwise->makes().empty())
-        faults_.add(stage.pointer, "'" + stage.definition->op + "' makes the image '" + pointwise->makes() +
+      if (const std::string made = probe ? made_by(*probe) : ""; !made.empty())
+        faults_.add(stage.pointer, "'" + stage.definition->op + "' makes the image '" + made +
                                        "' and takes no random parameters");
       if (std::dynamic_pointer_cast<const RearrangingStage>(probe))
         faults_.add(stage.pointer,
@@ -563,6 +557,12 @@ Json replace_variables(const Json& spec, const std::map<std::string, Json>& sett
 }
 
 }  // namespace
+
+const StageEntry* Pipeline::find_given_code() const {
+  const auto found = std::find_if(stages.begin(), stages.end(),
+                                  [](const StageEntry& stage) { return stage.definition->runs_given_code; });
+  return found == stages.end() ? nullptr : &*found;
+}
 
 const InputSpec* Pipeline::find_input(const std::string& name) const {
   for (const InputSpec& input : inputs)

@@ -66,6 +66,8 @@ struct Pipeline {
   std::string sha256;            ///< of the file's bytes
 
   const InputSpec* find_input(const std::string& name) const;
+  /// The first stage that runs code of the spec's own; null when none does.
+  const StageEntry* find_given_code() const;
 };
 
 /// The faults of a spec, all of them, each with its line.

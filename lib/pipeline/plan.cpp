@@ -146,12 +146,6 @@ class Planner {
     else add_volume(index, entry, std::dynamic_pointer_cast<const VolumeStage>(stage), image);
   }
 
-  static std::string made_by(const Stage& stage) {
-    if (const auto* pointwise = dynamic_cast<const PointwiseStage*>(&stage)) return pointwise->makes();
-    if (const auto* volume = dynamic_cast<const VolumeStage*>(&stage)) return volume->makes();
-    return {};
-  }
-
   static std::vector<std::string> reads_of(const Stage& stage) {
     if (const auto* volume = dynamic_cast<const VolumeStage*>(&stage)) return volume->reads();
     const auto& pointwise = dynamic_cast<const PointwiseStage&>(stage);
@@ -160,8 +154,10 @@ class Planner {
     return names;
   }
 
-  /// The image whose grid and components a new one has: of those it is made from, the first with the most components.
+  /// The image whose grid and components a new one has: of those that a pointwise stage makes it from, the first with
+  /// the most components.
   std::string base_of(const Stage& stage, const std::string& first_image) const {
+    if (dynamic_cast<const VolumeStage*>(&stage)) return first_image;
     std::string base;
     for (const std::string& name : reads_of(stage))
       if (now_.contains(name) && (base.empty() || now_.at(name).components > now_.at(base).components)) base = name;
@@ -312,6 +308,7 @@ class Planner {
     group.output = output_of(entry, stage->output(group.input));
     group.inputs = {source};
     group.volume = stage;
+    if (wants_double(entry, group.input)) group.precision = Precision::double_;
     for (const std::string& operand : stage->reads()) {
       if (operand == source) continue;
       check_operand(operand, group.input);

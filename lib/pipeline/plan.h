@@ -33,10 +33,10 @@ struct Group {
   std::vector<RearrangingStage::Result> makes{};  ///< rearrange: what the item has instead of `takes`
   std::vector<std::string> takes{};
   VolumeInfo input{}, output{};
-  Precision precision = Precision::single;
-  ProgramUse use{};               ///< pointwise
-  bool measures_general = false;  ///< pointwise: statistics are taken of a program of the general machine
-  std::string ended_by{};         ///< why the next stage on this image is not in the group; empty at the end
+  Precision precision = Precision::single;  ///< pointwise, and of a volume stage's twin
+  ProgramUse use{};                         ///< pointwise
+  bool measures_general = false;            ///< pointwise: statistics are taken of a program of the general machine
+  std::string ended_by{};                   ///< why the next stage on this image is not in the group; empty at the end
 };
 
 struct Plan {

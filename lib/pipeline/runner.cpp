@@ -42,6 +42,11 @@ void record_error(ItemRecord& record, ErrorCode code, const std::string& message
   record.error_path = path;
 }
 
+/// An item that fails on the CPU failed, or did not fit, elsewhere before.
+std::string why_on_cpu(const ItemRecord& record) {
+  return record.fallback_reason.empty() ? "" : " (on the CPU, because " + record.fallback_reason + ")";
+}
+
 /// One run: the contexts it made and what it has recorded.
 class Run {
  public:
@@ -57,7 +62,7 @@ class Run {
       process_steps(item, record);
       record.status = ItemStatus::ok;
     } catch (const Error& error) {
-      record_error(record, error.code(), error.what(), error.stage(), error.path());
+      record_error(record, error.code(), error.what() + why_on_cpu(record), error.stage(), error.path());
     } catch (const std::bad_alloc&) {
       record_error(record, ErrorCode::out_of_memory, "host memory is short");
     } catch (const std::exception& error) { record_error(record, ErrorCode::internal, error.what()); }

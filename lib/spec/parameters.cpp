@@ -92,7 +92,7 @@ std::string ParameterType<ImageAliases>::read(const Json& json, const Limits&, I
   if (!json.is_object()) return name();
   for (const auto& [alias, image] : json.items()) {
     if (!image.is_string() || image.get<std::string>().empty()) return name();
-    value.images[alias] = image.get<std::string>();
+    value.images.emplace_back(alias, image.get<std::string>());
   }
   return "";
 }

@@ -109,9 +109,9 @@ struct ImageOrFile {
 struct ImageName {
   std::string name;
 };
-/// Other names for images of the item.
+/// Other names for images of the item, in the spec's order.
 struct ImageAliases {
-  std::map<std::string, std::string> images;  ///< alias -> image
+  std::vector<std::pair<std::string, std::string>> images;  ///< alias, image
 };
 /// Image arithmetic, and what its names can mean where it stands: the spec's reader fills that in.
 struct ExpressionText {
@@ -258,7 +258,11 @@ struct ParameterType<ImageAliases> {
   static std::string name() { return "an object of names and images, such as {\"mask\": \"brain_mask\"}"; }
   static Json schema(const Limits&) { return {{"type", "object"}, {"additionalProperties", {{"type", "string"}}}}; }
   static std::string read(const Json& json, const Limits&, ImageAliases& value);
-  static Json write(const ImageAliases& value) { return value.images.empty() ? Json(nullptr) : Json(value.images); }
+  static Json write(const ImageAliases& value) {
+    Json object = value.images.empty() ? Json(nullptr) : Json::object();
+    for (const auto& [alias, image] : value.images) object[alias] = image;
+    return object;
+  }
 };
 
 template <>

@@ -34,9 +34,10 @@ class Stage {
 
 struct StageDefinition {
   std::string op;
-  std::string family;   ///< "geometry", "intensity", "filters"
+  std::string family;   ///< "geometry", "intensity", "filters", "custom"
   std::string summary;  ///< one line of help
   StageTargets targets = StageTargets::images;
+  bool runs_given_code = false;  ///< code of the spec's own, which `volpipe run` must be allowed to
   Json example;  ///< a spec entry, {"op": ..., ...}: it runs on any 3-D image, unless `needs` says what else there must
                  ///< be
   struct Needs {

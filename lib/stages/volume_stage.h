@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/context.h"
+#include "stages/pointwise/pointwise_stage.h"
 #include "stages/stage.h"
 
 namespace volpipe {
@@ -15,6 +16,7 @@ struct VolumeContext {
   DeviceContext& device;
   std::function<const Volume&(const std::string&)> image;  ///< other images of the item, on the device
   Notices& notices;
+  ConversionCounts converted{};  ///< set by a stage that converts to integers
 };
 
 class VolumeStage : public Stage {
@@ -31,11 +33,16 @@ class VolumeStage : public Stage {
   virtual std::vector<std::string> reads() const { return {}; }
   /// A new image of the item that holds the result, instead of the one that the stage acts on; empty: none.
   virtual std::string makes() const { return {}; }
+  /// What computes the same and runs on the CPU in its place, reading no image that reads() leaves out; null: run().
+  virtual std::shared_ptr<const PointwiseStage> twin_on_cpu() const { return nullptr; }
   /// Runs on the host whatever the device: one download and one upload on CUDA.
   virtual bool on_host() const { return false; }
   /// `output` is output(input.info()), in float64 where the spec asks for double precision; whatever comes out is a
   /// volume of that description.
   virtual Volume run(const Volume& input, const VolumeInfo& output, VolumeContext& context) const = 0;
 };
+
+/// The new image that a pointwise or volume stage makes; empty: none.
+std::string made_by(const Stage& stage);
 
 }  // namespace volpipe

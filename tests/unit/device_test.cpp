@@ -31,6 +31,29 @@ TEST(CpuContext, CoversEveryIndexOnceWhateverTheThreads) {
     }
 }
 
+TEST(CpuContext, KeepsWhatWasMadeOnce) {
+  std::weak_ptr<int> made;
+  int calls = 0;
+  {
+    const auto context = make_context(Device::cpu(), 1);
+    const auto make = [&] {
+      ++calls;
+      const auto object = std::make_shared<int>(7);
+      made = object;
+      return object;
+    };
+    EXPECT_THROW(context->kept<int>("key", []() -> std::shared_ptr<int> { throw Error(ErrorCode::device, "no"); }),
+                 Error);
+    EXPECT_EQ(&context->kept<int>("key", make), &context->kept<int>("key", make));
+    EXPECT_EQ(context->kept<int>("key", make), 7);
+    EXPECT_EQ(calls, 1);
+    context->kept<int>("other", make);
+    EXPECT_EQ(calls, 2);
+    EXPECT_FALSE(made.expired());
+  }
+  EXPECT_TRUE(made.expired());
+}
+
 TEST(CpuContext, ReportsItsPeak) {
   const auto context = make_context(Device::cpu(), 1);
   { const Buffer a = context->allocate(1000), b = context->allocate(500); }
