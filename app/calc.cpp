@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "command.h"
+#include "pipeline/file_cache.h"
 #include "pipeline/runner.h"
 #include "settings.h"
 #include "sources.h"
