@@ -27,6 +27,8 @@ class VolumeStage : public Stage {
     result.dtype = DataType::float32;
     return result;
   }
+  /// False: voxels are moved as they are, whatever precision the spec asks for.
+  virtual bool computes() const { return true; }
   /// Device memory beyond input and output, at most.
   virtual std::size_t scratch_bytes(const VolumeInfo& input) const = 0;
   /// Other images of the item that it reads; on the same grid.

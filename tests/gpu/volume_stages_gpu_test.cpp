@@ -1,0 +1,76 @@
+// Stages on whole volumes: CUDA gives the bits of the CPU.
+#include <gtest/gtest.h>
+
+#include "support/pipeline_runs.h"
+#include "support/pointwise_data.h"
+
+namespace volpipe {
+namespace {
+
+using namespace testing_support;
+
+const Index3 kSizes[] = {{1, 1, 1}, {2, 3, 1}, {3, 2, 17}, {17, 33, 3}, {33, 17, 40}, {130, 67, 21}};
+
+class VolumeStagesGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string reason = why_cuda_unusable(0); !reason.empty()) GTEST_SKIP() << reason;
+    cuda_ = make_context(Device::cuda(0));
+    cpu_ = make_context(Device::cpu());
+  }
+
+  /// Random voxels, every seventh of a floating type not finite.
+  static Images images_of(DeviceContext& context, const ImageInfos& infos) {
+    Images images = random_images(context, infos, 5);
+    const double odd[] = {std::nan(""), std::numeric_limits<double>::infinity(),
+                          -std::numeric_limits<double>::infinity()};
+    for (auto& [name, volume] : images)
+      visit(volume.dtype(), [&]<class Tag>(Tag) {
+        using T = typename Tag::type;
+        if constexpr (std::is_floating_point_v<T>)
+          for (std::int64_t i = 3; i < volume.info().value_count(); i += 7) volume.data_as<T>()[i] = T(odd[i % 3]);
+      });
+    return images;
+  }
+
+  void expect_same_bits(const Pipeline& pipeline, const ImageInfos& infos) {
+    const PipelineResult on_cpu = run_pipeline(*cpu_, pipeline, images_of(*cpu_, infos), {1, "item", 0});
+    const PipelineResult on_cuda = run_pipeline(*cuda_, pipeline, images_of(*cuda_, infos), {1, "item", 0});
+    for (const auto& [name, volume] : on_cpu.images) EXPECT_TRUE(same_bytes(volume, on_cuda.images.at(name))) << name;
+  }
+
+  static VolumeInfo info_of(const Geometry& geometry, DataType dtype, std::int64_t components = 1) {
+    return {geometry, dtype, components, ImageKind::image, ComponentAxis::none, 1.0};
+  }
+
+  std::unique_ptr<DeviceContext> cuda_, cpu_;
+};
+
+TEST_F(VolumeStagesGpu, BoxesOfEveryType) {
+  for (const char* stage :
+       {R"({"op": "coarse_dropout", "holes": 7, "size": [2, 19], "units": "voxel", "fill": 3})",
+        R"({"op": "coarse_dropout", "holes": 7, "size": [2, 19], "units": "voxel", "fill": "noise"})",
+        R"({"op": "coarse_dropout", "holes": 7, "size": [2, 19], "units": "voxel", "fill": "mean", "invert": true})",
+        R"({"op": "coarse_dropout", "holes": 7, "size": [2, 19], "units": "voxel", "fill": "noise", "invert": true})",
+        R"({"op": "coarse_shuffle", "holes": 7, "size": [2, 19], "units": "voxel"})"})
+    for (const Index3& size : kSizes)
+      for (const DataType type : kAllTypes)
+        for (const std::int64_t components : {1, 3}) {
+          SCOPED_TRACE(std::string(stage) + " " + std::string(to_string(type)) + " " + std::to_string(size[0]));
+          expect_same_bits(pipeline_of(stage), {{"image", info_of(oblique_grid(size), type, components)}});
+        }
+}
+
+TEST_F(VolumeStagesGpu, BoxesOnOtherGrids) {
+  const Geometry frame = oblique_grid({33, 30, 20});
+  const Geometry other = Geometry::from_spacing({70, 60, 50}, {0.5, 0.7, 0.9}, frame.to_world({30, 4, 2}));
+  for (const char* op : {"coarse_dropout", "coarse_shuffle"}) {
+    const std::string stage =
+        std::string(R"({"op": ")") + op + R"(", "holes": 20, "size": [3, 15], "on": ["image", "label"]})";
+    expect_same_bits(pipeline_of(stage, R"(, "inputs": {"image": {}, "label": {"suffix": "_l", "kind": "label"}})"),
+                     {{"image", info_of(frame, DataType::int16)}, {"label", info_of(other, DataType::uint8)}});
+  }
+}
+
+}  // namespace
+}  // namespace volpipe
