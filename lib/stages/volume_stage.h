@@ -1,12 +1,11 @@
 // A stage with an algorithm of its own over a whole volume: Fourier transforms, local histograms, ITK's filters.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "device/context.h"
 #include "stages/pointwise/pointwise_stage.h"
+#include "stages/pointwise/volume_statistics.h"
 #include "stages/stage.h"
 
 namespace volpipe {
@@ -14,7 +13,7 @@ namespace volpipe {
 /// What a volume stage sees besides its input while it runs.
 struct VolumeContext {
   DeviceContext& device;
-  std::function<const Volume&(const std::string&)> image;  ///< other images of the item, on the device
+  FindImage image;  ///< other images of the item, on the device
   Notices& notices;
   ConversionCounts converted{};  ///< set by a stage that converts to integers
 };

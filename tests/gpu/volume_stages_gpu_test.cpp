@@ -72,5 +72,27 @@ TEST_F(VolumeStagesGpu, BoxesOnOtherGrids) {
   }
 }
 
+TEST_F(VolumeStagesGpu, TilesOfEveryKind) {
+  for (const char* parameters :
+       {R"("clip_limit": 0.02)", R"("kernel": 9, "clip_limit": 0.1)", R"("kernel": [20, 16, 12])",
+        R"("kernel": 1000, "clip_limit": 0)", R"("kernel": 12, "bins": 2048)", R"("kernel": 3, "bins": 2)",
+        R"("kernel": 16, "slices": "x")", R"("kernel": 16, "slices": "z", "mask": "nonzero")",
+        R"("kernel": 16, "mask": {"above": 105}, "to": [7, -3])", R"("kernel": 16, "precision": "double")"})
+    for (const Index3& size : kSizes)
+      for (const DataType type : kAllTypes)
+        for (const std::int64_t components : {1, 2}) {
+          SCOPED_TRACE(std::string(parameters) + " " + std::string(to_string(type)) + " " + std::to_string(size[0]));
+          expect_same_bits(pipeline_of(R"({"op": "clahe", "units": "voxel", )" + std::string(parameters) + "}"),
+                           {{"image", info_of(oblique_grid(size), type, components)}});
+        }
+}
+
+TEST_F(VolumeStagesGpu, TilesUnderAnImagesMask) {
+  const Geometry grid = oblique_grid({70, 50, 30});
+  expect_same_bits(pipeline_of(R"({"op": "clahe", "kernel": 20, "mask": "m", "on": "image"})",
+                               R"(, "inputs": {"image": {}, "m": {"suffix": "_m", "kind": "label"}})"),
+                   {{"image", info_of(grid, DataType::uint16)}, {"m", info_of(grid, DataType::int8)}});
+}
+
 }  // namespace
 }  // namespace volpipe
