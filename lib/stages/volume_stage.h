@@ -36,7 +36,8 @@ class VolumeStage : public Stage {
   virtual std::string makes() const { return {}; }
   /// What computes the same and runs on the CPU in its place, reading no image that reads() leaves out; null: run().
   virtual std::shared_ptr<const PointwiseStage> twin_on_cpu() const { return nullptr; }
-  /// Runs on the host whatever the device: one download and one upload on CUDA.
+  /// Runs, but for what comes before and after, on the host whatever the device; on CUDA what it works on is
+  /// downloaded.
   virtual bool on_host() const { return false; }
   /// `output` is output(input.info()), in float64 where the spec asks for double precision; whatever comes out is a
   /// volume of that description.

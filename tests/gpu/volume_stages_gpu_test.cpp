@@ -94,5 +94,24 @@ TEST_F(VolumeStagesGpu, TilesUnderAnImagesMask) {
                    {{"image", info_of(grid, DataType::uint16)}, {"m", info_of(grid, DataType::int8)}});
 }
 
+/// Of the image only what the field is estimated from comes to the host.
+TEST_F(VolumeStagesGpu, BiasFieldsAreFoundOnTheHostAndTakenAwayOnTheDevice) {
+  const Pipeline pipeline = pipeline_of(
+      R"({"op": "bias_field_correct", "iterations": [5, 5], "mask": "m", "on": "image"})",
+      R"(, "inputs": {"image": {}, "m": {"suffix": "_m", "kind": "label"}}, "outputs": {"image": {"path": "{stem}.nii"}})");
+  for (const Index3& size : {Index3{64, 48, 40}, Index3{33, 17, 1}, Index3{1, 1, 1}})
+    for (const DataType type : {DataType::int16, DataType::uint32, DataType::float32, DataType::float64})
+      for (const std::int64_t components : {1, 2}) {
+        const ImageInfos infos{{"image", info_of(oblique_grid(size), type, components)},
+                               {"m", info_of(oblique_grid(size), DataType::uint8)}};
+        expect_same_bits(pipeline, infos);
+        const PipelineResult result = run_pipeline(*cuda_, pipeline, images_of(*cuda_, infos));
+        EXPECT_EQ(result.record.transfers.h2d_count, 2);
+        EXPECT_EQ(result.record.transfers.d2h_count, 3);
+        const auto voxels = std::int64_t(result.images.at("image").info().bytes());
+        EXPECT_LT(result.record.transfers.d2h_bytes, size[0] == 64 ? voxels + voxels / 16 : 4 * voxels + 8);
+      }
+}
+
 }  // namespace
 }  // namespace volpipe
