@@ -29,7 +29,7 @@ $tests && programs+=(volpipe_tests volpipe_gpu_tests volpipe_stage_bench volpipe
 for program in "${programs[@]}"; do
   [[ ! -x $build/bin/$program ]] || cp "$build/bin/$program" "$bundle/bin/"
 done
-cp "$build/lib/libvolpipe.so.0" "$build/lib/libvolpipe_io.so" "$bundle/lib/"
+cp "$build/lib/libvolpipe.so.0" "$build"/lib/libvolpipe_{io,n4}.so "$bundle/lib/"
 cp -r "$root/configs" "$root/sample_data" "$root/LICENSE" "$bundle/"
 if $tests; then
   mkdir -p "$bundle/tests/bench"

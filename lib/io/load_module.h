@@ -5,9 +5,7 @@
 
 namespace volpipe::io {
 
-/// Loads on the first call, which takes about 50 ms; may be called from any thread. Looks beside libvolpipe.so, in
-/// ../lib of it, then where the loader looks. Throws Error(internal), with the loader's words, when the module cannot
-/// be loaded.
+/// Loads on the first call, which takes about 50 ms; may be called from any thread. Throws as load_symbol() does.
 const Module& load_module();
 
 }  // namespace volpipe::io

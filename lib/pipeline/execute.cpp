@@ -26,8 +26,7 @@ Volume run_gather(DeviceContext& context, const Group& group, const Images& imag
   const Volume& input = images.at(group.image);
   const GatherMap& map = group.gather;
   return apply_gather(context, input, map, fill_value(context, map.fill, has_fill(map.boundary), input),
-                      fill_value(context, map.before.fill, map.before.uses_fill(), input),
-                      [&images](const std::string& name) -> const Volume& { return images.at(name); });
+                      fill_value(context, map.before.fill, map.before.uses_fill(), input), finder(images));
 }
 
 /// The group of a volume stage's twin.
@@ -43,8 +42,7 @@ Group twin_group(const Group& group, std::shared_ptr<const PointwiseStage> twin)
 }
 
 GroupResult run_volume_stage(DeviceContext& context, const Group& group, Images& images, Notices& notices) {
-  VolumeContext around{context, [&images](const std::string& name) -> const Volume& { return images.at(name); },
-                       notices};
+  VolumeContext around{context, finder(images), notices};
   Volume output = group.volume->run(images.at(group.inputs[0]), group.output, around);
   add_notices(around.converted, group, notices);
   images.insert_or_assign(group.image, std::move(output));
@@ -95,7 +93,7 @@ std::optional<IndexBox> measure(DeviceContext& context, const MeasuringStage::Re
                                volume.geometry().voxel_count(),
                                {},
                                fits_float32(volume.dtype()) ? Precision::single : Precision::double_};
-    const Selection selection = selection_of(context, request.mask, values, volume.info(), c, images);
+    const Selection selection = selection_of(context, request.mask, values, volume.info(), c, finder(images));
     const auto part = bounding_box(context, inputs[0], selection, volume.geometry().size());
     if (!part) continue;
     if (!box) box = part;

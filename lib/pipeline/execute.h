@@ -7,11 +7,16 @@
 
 #include "device/context.h"
 #include "pipeline/plan.h"
+#include "stages/pointwise/volume_statistics.h"
 
 namespace volpipe {
 
 /// The volumes of an item on one device, by image name.
 using Images = std::map<std::string, Volume>;
+
+inline FindImage finder(const Images& images) {
+  return [&images](const std::string& name) -> const Volume& { return images.at(name); };
+}
 
 /// What stages found out about all images of an item together, by stage: found once, used for each image.
 using ItemStatistics = std::map<std::size_t, std::vector<StatisticsResult>>;

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "stages/pointwise/volume_statistics.h"
-#include "volume/error.h"
 
 namespace volpipe {
 
@@ -49,12 +48,6 @@ class InputRange {
   std::int64_t first_, count_;
 };
 
-void check_mask_components(const std::string& mask, const VolumeInfo& info, const VolumeInfo& image) {
-  if (info.components != 1 && info.components != image.components)
-    throw Error(ErrorCode::input, "the mask '" + mask + "' has " + std::to_string(info.components) +
-                                      " components; expected 1, or as many as the image");
-}
-
 /// Answers one stage's questions about the values of a program.
 class StatisticsPass {
  public:
@@ -67,7 +60,7 @@ class StatisticsPass {
     if (repeats || range.repeats_input()) return answer_gathered(request, program, {range});
     const auto inputs = range.inputs();
     SampledValues values{inputs, &program, range.values(), {}, group_.precision, range.grid()};
-    values.selection = selection_of(context_, request.mask, values, range.info(), range.first(), images_);
+    values.selection = selection_of(context_, request.mask, values, range.info(), range.first(), finder(images_));
     return measured(request, values);
   }
 
@@ -108,7 +101,7 @@ class StatisticsPass {
     const Program identity;
     const std::array<ProgramInput, 1> inputs{ProgramInput{gathered.data(), type}};
     SampledValues values{inputs, &identity, count, {}, group_.precision};
-    values.selection = selection_of(context_, request.mask, values, group_.input, 0, images_);
+    values.selection = selection_of(context_, request.mask, values, group_.input, 0, finder(images_));
     return measured(request, values);
   }
 
@@ -217,14 +210,6 @@ void add_notices(const ConversionCounts& counts, const Group& group, Notices& no
   if (counts.nan)
     notices.add("nan_to_integer", std::to_string(counts.nan) + " NaN voxels of '" + group.image +
                                       "' became 0 as integers (output " + type + ")");
-}
-
-Selection selection_of(DeviceContext& context, const Mask& mask, const SampledValues& values, const VolumeInfo& image,
-                       std::int64_t component, const Images& images) {
-  if (mask.kind != Mask::Kind::image) return selection_by_value(context, mask, values);
-  const Volume& volume = images.at(mask.image);
-  check_mask_components(mask.image, volume.info(), image);
-  return {Selection::Kind::mask, 0, {volume.component(volume.info().components == 1 ? 0 : component), volume.dtype()}};
 }
 
 GroupResult run_pointwise(DeviceContext& context, const Pipeline& pipeline, const Group& group, Images& images,

@@ -440,7 +440,7 @@ class SpecReader {
     for (auto stage = pipeline_.stages.begin(); stage != reorient; ++stage)
       for (const ParameterInfo& info : stage->definition->parameters) {
         const auto found = stage->parameters.find(info.name);
-        if (!info.per_axis || found == stage->parameters.end() || !found->is_array()) continue;
+        if (!info.per_axis || found == stage->parameters.end() || !found->is_array() || found->size() != 3) continue;
         if ((*found)[0] == (*found)[1] && (*found)[1] == (*found)[2]) continue;
         pipeline_.notices.add("axes_before_reorient",
                               stage->pointer + ": '" + info.name + "' of " + stage->label +

@@ -305,7 +305,8 @@ class Planner {
     const std::string made = stage->makes();
     Group group{GroupKind::volume, made.empty() ? source : made, {index}};
     group.input = now_.at(source);
-    group.output = output_of(entry, stage->output(group.input));
+    group.output = stage->output(group.input);
+    if (stage->computes()) group.output = output_of(entry, group.output);
     group.inputs = {source};
     group.volume = stage;
     if (wants_double(entry, group.input)) group.precision = Precision::double_;

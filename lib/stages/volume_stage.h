@@ -1,12 +1,11 @@
 // A stage with an algorithm of its own over a whole volume: Fourier transforms, local histograms, ITK's filters.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "device/context.h"
 #include "stages/pointwise/pointwise_stage.h"
+#include "stages/pointwise/volume_statistics.h"
 #include "stages/stage.h"
 
 namespace volpipe {
@@ -14,7 +13,7 @@ namespace volpipe {
 /// What a volume stage sees besides its input while it runs.
 struct VolumeContext {
   DeviceContext& device;
-  std::function<const Volume&(const std::string&)> image;  ///< other images of the item, on the device
+  FindImage image;  ///< other images of the item, on the device
   Notices& notices;
   ConversionCounts converted{};  ///< set by a stage that converts to integers
 };
@@ -27,6 +26,8 @@ class VolumeStage : public Stage {
     result.dtype = DataType::float32;
     return result;
   }
+  /// False: voxels are moved as they are, whatever precision the spec asks for.
+  virtual bool computes() const { return true; }
   /// Device memory beyond input and output, at most.
   virtual std::size_t scratch_bytes(const VolumeInfo& input) const = 0;
   /// Other images of the item that it reads; on the same grid.
@@ -35,7 +36,8 @@ class VolumeStage : public Stage {
   virtual std::string makes() const { return {}; }
   /// What computes the same and runs on the CPU in its place, reading no image that reads() leaves out; null: run().
   virtual std::shared_ptr<const PointwiseStage> twin_on_cpu() const { return nullptr; }
-  /// Runs on the host whatever the device: one download and one upload on CUDA.
+  /// Runs, but for what comes before and after, on the host whatever the device; on CUDA what it works on is
+  /// downloaded.
   virtual bool on_host() const { return false; }
   /// `output` is output(input.info()), in float64 where the spec asks for double precision; whatever comes out is a
   /// volume of that description.

@@ -48,6 +48,9 @@ class Error : public std::runtime_error {
   std::string stage_;
 };
 
+/// What ITK says of an exception, without its class names and addresses, on one line.
+std::string itk_reason(std::string description);
+
 /// Calls `work`; an Error that escapes it gains the path.
 template <class Work>
 decltype(auto) with_path(const std::string& path, Work&& work) {

@@ -135,20 +135,15 @@ Image::Pointer itk_resample(const Image* input, const Geometry& output, const Tr
 Volume run_stage(Json stage, const Volume& input, const Geometry& output, TestFiles files = {},
                  const Volume* field = nullptr) {
   const auto context = make_context(Device::cpu());
-  const auto copy = [&](const Volume& volume) {
-    Volume copied(volume.info(), Buffer::host(volume.info().bytes()));
-    std::memcpy(copied.data(), volume.data(), volume.info().bytes());
-    return copied;
-  };
   VolumeInfo target;
   target.geometry = output;
   Images images;
-  images.emplace("image", copy(input));
+  images.emplace("image", host_copy(input));
   images.emplace("target", random_volume(*context, target, 2));
   Json inputs = {{"image", Json::object()}, {"target", {{"suffix", "_target"}}}};
   if (input.info().kind == ImageKind::label) inputs["image"]["kind"] = "label";
   if (field) {
-    images.emplace("field", copy(*field));
+    images.emplace("field", host_copy(*field));
     inputs["field"] = {{"suffix", "_field"}};
   }
   stage["on"] = "image";

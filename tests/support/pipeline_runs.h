@@ -30,6 +30,12 @@ inline Volume random_volume(DeviceContext& context, const VolumeInfo& info, unsi
   return volume;
 }
 
+inline Volume host_copy(const Volume& volume) {
+  Volume copied(volume.info(), Buffer::host(volume.info().bytes()));
+  std::memcpy(copied.data(), volume.data(), volume.info().bytes());
+  return copied;
+}
+
 inline Pipeline pipeline_of(const std::string& stages, const std::string& more = "") {
   return parse_pipeline(R"({"volpipe": 1, "stages": [)" + stages + "]" + more + "}", "test");
 }

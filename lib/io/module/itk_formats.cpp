@@ -38,29 +38,13 @@ bool is_nrrd(const std::string& path) {
   return extension == ".nrrd" || extension == ".nhdr";
 }
 
-/// ITK's description without its class names and addresses, on one line.
-std::string reason_of(const itk::ExceptionObject& error) {
-  std::string text = error.GetDescription();
-  for (const std::string_view start : {"itk::ERROR:", "ITK ERROR:"})
-    if (const auto at = text.find(start); at != std::string::npos) {
-      const auto end = text.find("): ", at);
-      text.erase(at, end == std::string::npos ? start.size() : end + 3 - at);
-    }
-  std::string line;
-  for (const char c : text)
-    if (const char shown = std::isspace(static_cast<unsigned char>(c)) ? ' ' : c; shown != ' ' || !line.ends_with(' '))
-      line += shown;
-  while (line.ends_with(' ') || line.ends_with('.')) line.pop_back();
-  return line.substr(std::min(line.find_first_not_of(' '), line.size()));
-}
-
 /// Calls `work`; what ITK throws becomes Error(input) with the path.
 template <class Work>
 decltype(auto) reading(const std::string& path, Work&& work) {
   try {
     return work();
   } catch (Error& error) { throw std::move(error).with_path(path); } catch (const itk::ExceptionObject& error) {
-    throw Error(ErrorCode::input, "the file cannot be read: " + reason_of(error)).with_path(path);
+    throw Error(ErrorCode::input, "the file cannot be read: " + itk_reason(error.GetDescription())).with_path(path);
   } catch (const std::bad_alloc&) {
     throw Error(ErrorCode::out_of_memory, "no host memory for the volume").with_path(path);
   } catch (const std::exception& error) {

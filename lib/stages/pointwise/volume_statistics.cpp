@@ -7,6 +7,20 @@
 
 namespace volpipe {
 
+Selection selection_of(DeviceContext& context, const Mask& mask, const SampledValues& values, const VolumeInfo& image,
+                       std::int64_t component, const FindImage& find) {
+  if (mask.kind != Mask::Kind::image) return selection_by_value(context, mask, values);
+  const Volume& volume = find(mask.image);
+  check_mask_components(mask.image, volume.info(), image);
+  return {Selection::Kind::mask, 0, {volume.component(volume.info().components == 1 ? 0 : component), volume.dtype()}};
+}
+
+void check_mask_components(const std::string& mask, const VolumeInfo& info, const VolumeInfo& image) {
+  if (info.components != 1 && info.components != image.components)
+    throw Error(ErrorCode::input, "the mask '" + mask + "' has " + std::to_string(info.components) +
+                                      " components; expected 1, or as many as the image");
+}
+
 Selection selection_by_value(DeviceContext& context, const Mask& mask, const SampledValues& values) {
   switch (mask.kind) {
     case Mask::Kind::all:
