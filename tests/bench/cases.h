@@ -37,6 +37,7 @@ inline std::vector<Case> stage_cases(const Index3& size) {
   const auto gaussian = [](int sigma) {
     return R"([{"op":"gaussian","units":"voxel","sigma":)" + std::to_string(sigma) + "}]";
   };
+  const auto expression = [](const std::string& text) { return R"([{"op":"expression","expr":")" + text + "\"}]"; };
   const auto pad = [](const std::string& boundary) {
     return R"([{"op":"pad","before":16,"after":16,"boundary":")" + boundary + "\"}]";
   };
@@ -57,6 +58,13 @@ inline std::vector<Case> stage_cases(const Index3& size) {
            {"op":"rescale","from":[-0.25,0.25],"to":[0,1],"clip":true}])"},
       {"z-score", R"([{"op":"normalize"}])", 2},
       {"rescale min max", R"([{"op":"rescale","to":[0,255]}])", 2},
+      {"expression of 8", expression("abs(image * 2 - 1) * 0.5 + clamp(image, -1, 1) * image")},
+      {"expression where", expression("where(image > mean(image), (image - mean(image)) / std(image), 0)"), 2},
+      {"expression of functions", expression("exp(-image * image) * sin(3 * image)")},
+      {"expression Laplacian",
+       expression(
+           "image[1,0,0] + image[-1,0,0] + image[0,1,0] + image[0,-1,0] + image[0,0,1] + image[0,0,-1] - 6 * image")},
+      {"noise gaussian", R"([{"op":"noise","kind":"gaussian","std":1}])"},
       {"resize nearest 0.75", resize("nearest")},
       {"resize linear 0.75", resize("linear")},
       {"resize bspline3 0.75", resize("bspline3")},
