@@ -36,7 +36,7 @@ class VolumeStagesGpu : public testing::Test {
   void expect_same_bits(const Pipeline& pipeline, const ImageInfos& infos) {
     const PipelineResult on_cpu = run_pipeline(*cpu_, pipeline, images_of(*cpu_, infos), {1, "item", 0});
     const PipelineResult on_cuda = run_pipeline(*cuda_, pipeline, images_of(*cuda_, infos), {1, "item", 0});
-    for (const auto& [name, volume] : on_cpu.images) EXPECT_TRUE(same_bytes(volume, on_cuda.images.at(name))) << name;
+    for (const auto& [name, volume] : on_cpu.images) EXPECT_TRUE(same_voxels(volume, on_cuda.images.at(name))) << name;
   }
 
   static VolumeInfo info_of(const Geometry& geometry, DataType dtype, std::int64_t components = 1) {

@@ -116,4 +116,11 @@ inline bool same_bytes(const Volume& a, const Volume& b) {
   return a.info() == b.info() && std::memcmp(a.data(), b.data(), a.info().bytes()) == 0;
 }
 
+/// To the bit, but that the devices make NaN of different signs and payloads.
+inline bool same_voxels(const Volume& a, const Volume& b) {
+  const std::vector<double> x = values_of(a), y = values_of(b);
+  const auto same = [](double u, double v) { return u == v ? std::signbit(u) == std::signbit(v) : u != u && v != v; };
+  return a.info() == b.info() && std::equal(x.begin(), x.end(), y.begin(), same);
+}
+
 }  // namespace volpipe::testing_support

@@ -81,12 +81,11 @@ TEST(ExpressionProgram, TakesFewRegisters) {
 }
 
 TEST(ExpressionProgram, PlainExpressionsStayOnThePlainMachine) {
-  for (const char* text :
-       {"where(a > 0, (this - mean(this)) / std(this), 0)", "max(0, min(this, 1))", "where(this < 0, 0, a)",
-        "(this - min(this)) / (max(this) - min(this))", "this > 1 and a != 0 or not isfinite(b)"})
+  for (const char* text : {"where(a > 0, (this - mean(this)) / std(this), 0)", "max(0, min(this, 1))",
+                           "where(this < 0, 0, a)", "(this - min(this)) / (max(this) - min(this))",
+                           "this > 1 and a != 0 or not isfinite(b)", "min(this, a)", "where(a, b, c)"})
     EXPECT_FALSE(compiled(text).is_general()) << text;
-  for (const char* text : {"sin(this)", "i", "min(this, a)", "where(a, b, c)", "this % 2", "a[1,0,0]"})
-    EXPECT_TRUE(compiled(text).is_general()) << text;
+  for (const char* text : {"sin(this)", "i", "this % 2", "a[1,0,0]"}) EXPECT_TRUE(compiled(text).is_general()) << text;
 }
 
 TEST(ExpressionProgram, WorldCoordinatesTakeOneTermOnAlignedGrids) {
