@@ -65,7 +65,8 @@ void check_expression(const Flags& flags, const Item& item) {
 
 RunOptions options_of(const Flags& flags) {
   RunOptions options;
-  options.output_directory = std::filesystem::absolute(flags.output).parent_path().string();
+  if (!flags.output.empty())
+    options.output_directory = std::filesystem::absolute(flags.output).parent_path().string();
   options.allow_fallback = !flags.no_fallback;
   options.device = choose_device(flags.device, options.allow_fallback);
   options.threads = flags.threads;
