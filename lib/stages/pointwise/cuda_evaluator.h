@@ -145,7 +145,7 @@ enum class Machine {
   light_registers,  ///< no slow ops, r0 and r1
   accumulator,      ///< no registers
   full,             ///< all but the general machine's
-  general           ///< see cuda_general.h
+  general           ///< see cuda_general.cuh
 };
 constexpr int register_count(Machine machine) {
   return machine == Machine::full ? Program::kPlainRegisters : machine == Machine::light_registers ? 2 : 0;

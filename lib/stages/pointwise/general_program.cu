@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "stages/pointwise/cuda_general.h"
+#include "stages/pointwise/cuda_general.cuh"
 
 namespace volpipe::cuda {
 
