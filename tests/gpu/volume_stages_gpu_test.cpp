@@ -24,12 +24,14 @@ class VolumeStagesGpu : public testing::Test {
     Images images = random_images(context, infos, 5);
     const double odd[] = {std::nan(""), std::numeric_limits<double>::infinity(),
                           -std::numeric_limits<double>::infinity()};
-    for (auto& [name, volume] : images)
+    for (auto& image : images) {
+      Volume& volume = image.second;
       visit(volume.dtype(), [&]<class Tag>(Tag) {
         using T = typename Tag::type;
         if constexpr (std::is_floating_point_v<T>)
           for (std::int64_t i = 3; i < volume.info().value_count(); i += 7) volume.data_as<T>()[i] = T(odd[i % 3]);
       });
+    }
     return images;
   }
 

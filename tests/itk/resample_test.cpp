@@ -138,12 +138,12 @@ Volume run_stage(Json stage, const Volume& input, const Geometry& output, TestFi
   VolumeInfo target;
   target.geometry = output;
   Images images;
-  images.emplace("image", host_copy(input));
+  images.emplace("image", copy_of(input));
   images.emplace("target", random_volume(*context, target, 2));
   Json inputs = {{"image", Json::object()}, {"target", {{"suffix", "_target"}}}};
   if (input.info().kind == ImageKind::label) inputs["image"]["kind"] = "label";
   if (field) {
-    images.emplace("field", host_copy(*field));
+    images.emplace("field", copy_of(*field));
     inputs["field"] = {{"suffix", "_field"}};
   }
   stage["on"] = "image";

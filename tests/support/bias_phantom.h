@@ -43,8 +43,8 @@ inline BiasPhantom bias_phantom(const Index3& size, double noise = 0.02) {
 /// "image" and "tissue" through bias_field_correct with these parameters.
 inline PipelineResult run_correction(const BiasPhantom& phantom, const std::string& parameters, int threads = 2) {
   Images images;
-  images.emplace("image", host_copy(phantom.image));
-  images.emplace("tissue", host_copy(phantom.tissue));
+  images.emplace("image", copy_of(phantom.image));
+  images.emplace("tissue", copy_of(phantom.tissue));
   const auto cpu = make_context(Device::cpu(), threads);
   return run_pipeline(*cpu,
                       pipeline_of(R"({"op": "bias_field_correct", )" + parameters + "}",

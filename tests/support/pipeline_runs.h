@@ -30,7 +30,18 @@ inline Volume random_volume(DeviceContext& context, const VolumeInfo& info, unsi
   return volume;
 }
 
-inline Volume host_copy(const Volume& volume) {
+/// An image of values value(i).
+template <class Value>
+Volume volume_of(const VolumeInfo& info, const Value& value) {
+  Volume volume(info, Buffer::host(info.bytes()));
+  visit(info.dtype, [&]<class Tag>(Tag) {
+    using T = typename Tag::type;
+    for (std::int64_t i = 0; i < info.value_count(); ++i) volume.data_as<T>()[i] = T(value(i));
+  });
+  return volume;
+}
+
+inline Volume copy_of(const Volume& volume) {
   Volume copied(volume.info(), Buffer::host(volume.info().bytes()));
   std::memcpy(copied.data(), volume.data(), volume.info().bytes());
   return copied;

@@ -24,12 +24,6 @@ Volume volume_of(const std::vector<T>& values, Index3 size = {}, std::int64_t co
   return volume;
 }
 
-inline Volume copy_of(const Volume& volume) {
-  Volume copied(volume.info(), Buffer::host(volume.info().bytes()));
-  std::memcpy(copied.data(), volume.data(), volume.info().bytes());
-  return copied;
-}
-
 /// {name, volume, ...} as the images of an item.
 template <class... More>
 Images images_of(const std::string& name, Volume volume, More&&... more) {

@@ -145,7 +145,7 @@ TEST(BiasFieldCorrect, EvensAHeadOut) {
   Phantom head = head_phantom(64);
   const Geometry& grid = head.image.geometry();
   const Index3& n = grid.size();
-  BiasPhantom phantom{host_copy(head.image), std::move(*head.label), {}};
+  BiasPhantom phantom{copy_of(head.image), std::move(*head.label), {}};
   for (std::int64_t i = 0; i < grid.voxel_count(); ++i) {
     const Vec3 mm = grid.to_world({double(i % n[0]), double(i / n[0] % n[1]), double(i / n[0] / n[1])});
     const double field = std::exp(0.003 * mm[0] - 0.25e-4 * mm[1] * mm[1] + 0.3 * std::sin(0.02 * mm[2]));
@@ -197,15 +197,6 @@ TEST(BiasFieldCorrect, ControlPointsAreGivenByNumberOrDistance) {
   EXPECT_TRUE(same_bytes(by_number, corrected(phantom, R"("spacing": [17.6, 15.2, 16.3])" + more)));
   EXPECT_FALSE(same_bytes(by_number, corrected(phantom, R"("spacing": 1000)" + more)));
   EXPECT_TRUE(same_bytes(corrected(phantom, R"("spacing": 1000)" + more), corrected(phantom, R"("order": 3)" + more)));
-}
-
-Volume volume_of(const VolumeInfo& info, const std::function<double(std::int64_t)>& value) {
-  Volume volume(info, Buffer::host(info.bytes()));
-  visit(info.dtype, [&]<class Tag>(Tag) {
-    using T = typename Tag::type;
-    for (std::int64_t i = 0; i < info.value_count(); ++i) volume.data_as<T>()[i] = T(value(i));
-  });
-  return volume;
 }
 
 PipelineResult run(const std::string& parameters, Volume image) {

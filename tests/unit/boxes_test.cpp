@@ -28,15 +28,6 @@ VolumeInfo info_of(const Geometry& geometry, DataType dtype = DataType::float32,
   return info;
 }
 
-Volume volume_of(const VolumeInfo& info, const std::function<double(std::int64_t)>& value) {
-  Volume volume(info, Buffer::host(info.bytes()));
-  visit(info.dtype, [&]<class Tag>(Tag) {
-    using T = typename Tag::type;
-    for (std::int64_t i = 0; i < info.value_count(); ++i) volume.data_as<T>()[i] = T(value(i));
-  });
-  return volume;
-}
-
 /// Voxels numbered from 1, so that none is 0 and no two are alike.
 Volume numbered(const VolumeInfo& info) {
   return volume_of(info, [](std::int64_t i) { return double(i + 1); });
@@ -51,7 +42,7 @@ class Boxes : public testing::Test {
   }
   Volume run(const std::string& stage, const Volume& input, std::uint32_t repeat = 0) {
     Images images;
-    images.emplace("image", host_copy(input));
+    images.emplace("image", copy_of(input));
     return std::move(run(stage, std::move(images), repeat).images.at("image"));
   }
   Images image_and_label(Volume image, Volume label) {
@@ -247,7 +238,7 @@ TEST_F(Boxes, LabelsOnOtherGridsLoseTheSamePlaces) {
     for (std::uint32_t repeat = 0; repeat < 10; ++repeat) {
       const Volume image = numbered(info_of(frame)), label = numbered(info_of(grid, DataType::uint32));
       const auto result = run(R"({"op": "coarse_dropout", "size": [6, 5, 9], "on": ["image", "label"]})",
-                              image_and_label(host_copy(image), host_copy(label)), repeat, kImageAndLabel);
+                              image_and_label(copy_of(image), copy_of(label)), repeat, kImageAndLabel);
       const Changes block(image, result.images.at("image"));
       ASSERT_EQ(block.size(), (Index3{7, 4, 4}));
       const auto after = values_of(result.images.at("label"));
@@ -347,7 +338,7 @@ TEST_F(Boxes, OverlappingBoxesAreShuffledInOrder) {
     boxes[b].order = KeyedPermutation::of(b, 13 * 11 * 9);
   }
   const auto cpu = make_context(Device::cpu(), 2);
-  Volume output = host_copy(input);
+  Volume output = copy_of(input);
   shuffle_boxes(*cpu, boxes, input, output);
   EXPECT_EQ(values_of(output), shuffled_in_order(values_of(input), n, boxes));
   EXPECT_NE(values_of(output), values_of(input));
@@ -382,7 +373,7 @@ TEST_F(Boxes, ComponentsAndImagesOnOneGridAreShuffledAlike) {
   const Volume image = volume_of(info, [&](std::int64_t i) { return double(i % n + 1); });
   const auto result =
       run(R"({"op": "coarse_shuffle", "holes": 6, "size": [3, 9], "on": ["image", "label"]})",
-          image_and_label(host_copy(image), numbered(info_of(grid, DataType::uint32))), 0, kImageAndLabel);
+          image_and_label(copy_of(image), numbered(info_of(grid, DataType::uint32))), 0, kImageAndLabel);
   const auto moved = values_of(result.images.at("image")), label = values_of(result.images.at("label"));
   for (std::size_t i = 0; i < std::size_t(n); ++i) {
     ASSERT_EQ(moved[i], label[i]);
@@ -397,9 +388,9 @@ TEST_F(Boxes, ShufflingOnATurnedGridKeepsTheVoxelsInTheBox) {
   const Volume label = numbered(info_of(turned, DataType::uint32));
   const std::string size = R"(, "size": [6, 5, 9], "on": ["image", "label"]})";
   const auto lost =
-      run(R"({"op": "coarse_dropout")" + size, image_and_label(host_copy(image), host_copy(label)), 3, kImageAndLabel);
+      run(R"({"op": "coarse_dropout")" + size, image_and_label(copy_of(image), copy_of(label)), 3, kImageAndLabel);
   const auto moved =
-      run(R"({"op": "coarse_shuffle")" + size, image_and_label(host_copy(image), host_copy(label)), 3, kImageAndLabel);
+      run(R"({"op": "coarse_shuffle")" + size, image_and_label(copy_of(image), copy_of(label)), 3, kImageAndLabel);
   const auto before = values_of(label), holes = values_of(lost.images.at("label")),
              after = values_of(moved.images.at("label"));
   std::vector<double> in_box, in_box_after;

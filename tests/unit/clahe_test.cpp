@@ -139,12 +139,7 @@ VolumeInfo info_of(const Index3& size, DataType dtype = DataType::float32, std::
 }
 
 Volume volume_of(const VolumeInfo& info, const std::vector<double>& values) {
-  Volume volume(info, Buffer::host(info.bytes()));
-  visit(info.dtype, [&]<class Tag>(Tag) {
-    using T = typename Tag::type;
-    std::transform(values.begin(), values.end(), volume.data_as<T>(), [](double value) { return T(value); });
-  });
-  return volume;
+  return testing_support::volume_of(info, [&](std::int64_t i) { return values[std::size_t(i)]; });
 }
 
 /// Smooth waves with noise: bins of every height.

@@ -112,12 +112,6 @@ Volume random_on(const Geometry& geometry, DataType dtype, std::int64_t componen
   return random_volume(*context, info_on(geometry, dtype, components), seed);
 }
 
-Volume copy_of(const Volume& volume) {
-  Volume copy(volume.info(), Buffer::host(volume.info().bytes()));
-  std::memcpy(copy.data(), volume.data(), volume.info().bytes());
-  return copy;
-}
-
 void expect_near(const Vec3& a, const Vec3& b, double tolerance = 1e-9) { EXPECT_LE(norm(a - b), tolerance); }
 
 void expect_same_place(const Geometry& a, const Geometry& b) {

@@ -78,7 +78,7 @@ class Clahe final : public VolumeStage {
     const std::array inputs{ProgramInput{input.component(component), input.dtype()}};
     SampledValues values{.inputs = inputs, .program = &identity, .count = input.geometry().voxel_count()};
     values.selection = selection_of(context.device, params_.mask, values, input.info(), component, context.image);
-    const Moments moments = compute_moments(context.device, values);
+    const Moments moments = compute_range(context.device, values);
     if (moments.count > 0 && moments.min < moments.max) {
       const bool masked = values.selection.kind == Selection::Kind::mask;
       clahe_levels(context.device,
@@ -101,7 +101,7 @@ class Clahe final : public VolumeStage {
   void stretch(const ProgramInput& original, std::int64_t component, VolumeContext& context, Volume& result) const {
     const std::array inputs{ProgramInput{result.component(component), result.dtype()}, original};
     const Program identity;
-    const Moments levels = compute_moments(
+    const Moments levels = compute_range(
         context.device, {.inputs = {inputs.data(), 1}, .program = &identity, .count = result.geometry().voxel_count()});
     const auto [low, high] = params_.to;
     Program program;

@@ -98,8 +98,9 @@ class CoarseDropout final : public VolumeStage {
     for (std::size_t c = 0; c < fills.size(); ++c) {
       const Program program;
       const std::array inputs{ProgramInput{input.component(std::int64_t(c)), input.dtype()}};
-      const Moments moments =
-          compute_moments(device, {.inputs = inputs, .program = &program, .count = input.geometry().voxel_count()});
+      const SampledValues values{.inputs = inputs, .program = &program, .count = input.geometry().voxel_count()};
+      const bool mean = params_.fill.kind == Kind::mean;
+      const Moments moments = mean ? compute_moments(device, values) : compute_range(device, values);
       if (moments.count > 0) fills[c] = fill_from(moments, input.dtype());
     }
     return fills;
