@@ -65,8 +65,7 @@ void check_expression(const Flags& flags, const Item& item) {
 
 RunOptions options_of(const Flags& flags) {
   RunOptions options;
-  if (!flags.output.empty())
-    options.output_directory = std::filesystem::absolute(flags.output).parent_path().string();
+  if (!flags.output.empty()) options.output_directory = std::filesystem::absolute(flags.output).parent_path().string();
   options.allow_fallback = !flags.no_fallback;
   options.device = choose_device(flags.device, options.allow_fallback);
   options.threads = flags.threads;
@@ -114,11 +113,7 @@ int write_result(const Pipeline& pipeline, const Item& item, const RunOptions& o
 Pipeline pipeline_of(const Flags& flags, const Item& item) {
   try {
     return parse_pipeline(spec_of(flags, item).dump(), "calc");
-  } catch (const SpecError& error) {
-    std::string text;
-    for (const Fault& fault : error.faults()) text += (text.empty() ? "" : "\n") + fault.message;
-    throw Error(ErrorCode::usage, text);
-  }
+  } catch (const SpecError& error) { throw Error(ErrorCode::usage, error.faults().front().message); }
 }
 
 int calc(const Flags& flags) {

@@ -85,6 +85,13 @@ std::string joined(const std::vector<std::string>& parts) {
   return text;
 }
 
+/// What the spec says of a stage, where that is a text to be read beside its program.
+std::string expression_of(const StageEntry& stage) {
+  const Json expression = stage.parameters.value("expr", Json());
+  if (!expression.is_object()) return "";
+  return " = " + expression.value("text", "");
+}
+
 /// What every voxel goes through in one pass; constants that come from the image are "?".
 void print_program(const Pipeline& pipeline, const Group& group) {
   const auto programs = programs_of(group);
@@ -92,6 +99,8 @@ void print_program(const Pipeline& pipeline, const Group& group) {
     const std::string& label = pipeline.stages[group.stages[s]].label;
     for (const std::string& statistics : programs[s].statistics)
       std::cout << "    " << label << " looks for " << statistics << "\n";
+    const std::string expression = expression_of(pipeline.stages[group.stages[s]]);
+    if (!expression.empty()) std::cout << "    " << label << expression << "\n";
     std::cout << "    " << label << ": " << joined(programs[s].instructions) << "\n";
   }
 }

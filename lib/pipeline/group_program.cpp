@@ -50,6 +50,22 @@ ProgramUse most_of(const ProgramUse& a, const ProgramUse& b) {
           a.general || b.general};
 }
 
+/// Inputs and neighbours by the images' names instead of their numbers.
+std::vector<std::string> named_lines(const Program& program, const Program& other,
+                                     const std::vector<std::string>& inputs) {
+  std::vector<std::string> lines = common_lines(program, other);
+  const auto instructions = program.instructions();
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (instructions[i].op == Op::load) lines[i] = "load " + inputs[instructions[i].index];
+    if (instructions[i].op != Op::neighbour) continue;
+    const Neighbour& neighbour = program.neighbours()[instructions[i].index];
+    const auto& [x, y, z] = neighbour.offset;
+    lines[i] = "load " + inputs[neighbour.input] + "[" + std::to_string(x) + "," + std::to_string(y) + "," +
+               std::to_string(z) + "]";
+  }
+  return lines;
+}
+
 std::string in_words(const StatisticsRequest& request) {
   std::vector<std::string> parts;
   if (request.moments) parts.push_back("mean, standard deviation, minimum, maximum");
@@ -99,11 +115,11 @@ std::vector<StageProgram> programs_of(const Group& group) {
     const Program one = example_program(*stage, info, group.inputs, kExamples[0], first);
     const Program other = example_program(*stage, info, group.inputs, 0.5 * kExamples[0], second);
     StageProgram& text = programs.emplace_back();
-    text.instructions = common_lines(one, other);
+    text.instructions = named_lines(one, other, group.inputs);
     const auto requests = stage->requests();
     for (std::size_t r = 0; r < requests.size(); ++r) {
       std::string words = in_words(requests[r]);
-      const auto measured = common_lines(first[r], second[r]);
+      const auto measured = named_lines(first[r], second[r], group.inputs);
       for (std::size_t i = 0; i < measured.size(); ++i) words += (i == 0 ? " of: " : "; ") + measured[i];
       text.statistics.push_back(std::move(words));
     }

@@ -240,7 +240,7 @@ class Planner {
     const bool makes_new = !made.empty() && !now_.contains(made);
     const std::string& image = makes_new ? made : source;
     const VolumeInfo info = now_.at(source);
-    const VolumeInfo output = output_of(entry, stage->output(info));
+    const VolumeInfo output = output_of(entry, stage->output(info), makes_new ? nullptr : &info);
     if (makes_new) close(source, "'" + made + "' is made from it");
     std::vector<std::string> inputs{source}, read = masks_of(*stage);
     for (const std::string& operand : operands_of(*stage, source)) {
@@ -295,7 +295,15 @@ class Planner {
     return false;
   }
 
-  static VolumeInfo output_of(const StageEntry& entry, VolumeInfo output) {
+  /// `replaced` is what the output takes the place of; null: nothing. A label stays one unless the spec names the pixel
+  /// type itself.
+  static VolumeInfo output_of(const StageEntry& entry, VolumeInfo output, const VolumeInfo* replaced) {
+    const bool label = replaced && replaced->kind == ImageKind::label && !is_floating(replaced->dtype);
+    if (label && is_floating(output.dtype) && !entry.parameters.contains("dtype"))
+      throw Error(ErrorCode::usage,
+                  entry.definition->op +
+                      " makes values that are no labels: let it act on images with \"on\", or cast the "
+                      "label to float32 before");
     if (entry.double_precision && output.dtype == DataType::float32) output.dtype = DataType::float64;
     return output;
   }
@@ -306,7 +314,7 @@ class Planner {
     Group group{GroupKind::volume, made.empty() ? source : made, {index}};
     group.input = now_.at(source);
     group.output = stage->output(group.input);
-    if (stage->computes()) group.output = output_of(entry, group.output);
+    if (stage->computes()) group.output = output_of(entry, group.output, made.empty() ? &group.input : nullptr);
     group.inputs = {source};
     group.volume = stage;
     if (wants_double(entry, group.input)) group.precision = Precision::double_;

@@ -8,18 +8,20 @@ namespace {
 
 constexpr std::string_view kAxisLetters = "xyz";
 
+/// Letters to put in, leave out, replace or exchange with their neighbour.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0]++;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+  std::vector<std::vector<std::size_t>> rows(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i)
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        rows[i][j] = i + j;
+        continue;
+      }
+      rows[i][j] = std::min({rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        rows[i][j] = std::min(rows[i][j], rows[i - 2][j - 2] + 1);
     }
-  }
-  return row[b.size()];
+  return rows[a.size()][b.size()];
 }
 
 std::string number_in_words(double value) {
@@ -32,9 +34,10 @@ std::string number_in_words(double value) {
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
   const std::string* nearest = nullptr;
-  std::size_t best = std::max<std::size_t>(2, word.size() / 3) + 1;
+  std::size_t best = (word.size() <= 4 ? 1 : std::max<std::size_t>(2, word.size() / 3)) + 1;
   for (const std::string& candidate : candidates)
-    if (const std::size_t distance = edit_distance(word, candidate); distance < best && distance < candidate.size()) {
+    if (const std::size_t distance = edit_distance(word, candidate);
+        distance < best && distance < std::min(word.size(), candidate.size())) {
       best = distance;
       nearest = &candidate;
     }

@@ -323,10 +323,11 @@ TEST_F(ExpressionStageTest, DegenerateImages) {
 
 TEST_F(ExpressionStageTest, FaultsPointIntoTheTextAtTheirPlaceInTheSpec) {
   add("image", {1});
-  EXPECT_THAT(faults({{"op", "expression"}, {"expr", "imgae * 2"}}),
-              ElementsAre("/stages/0/expr: there is no image, variable or function 'imgae'; did you mean 'image'?\n"
-                          "  imgae * 2\n"
-                          "  ^~~~~"));
+  EXPECT_THAT(
+      faults({{"op", "expression"}, {"expr", "imgae * 2"}}),
+      ElementsAre("/stages/0/expr: there is no image or variable 'imgae'; did you mean 'image'?; the item has 'image'\n"
+                  "  imgae * 2\n"
+                  "  ^~~~~"));
   const std::pair<Json, const char*> cases[] = {
       {{{"op", "expression"}}, "/stages/0: 'expr' is missing"},
       {{{"op", "expression"}, {"expr", 3}},

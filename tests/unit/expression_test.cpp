@@ -202,16 +202,17 @@ TEST(ExpressionGrammar, EqualPartsAreOneNode) {
 }
 
 TEST(ExpressionFaults, PointIntoTheText) {
-  EXPECT_EQ(fault("imgae + 1"),
-            "there is no image, variable or function 'imgae'; did you mean 'image'?\n"
-            "  imgae + 1\n"
-            "  ^~~~~");
+  EXPECT_EQ(
+      fault("imgae + 1"),
+      "there is no image or variable 'imgae'; did you mean 'image'?; the item has 'a', 'alias', 'b', 'c' or 'image'\n"
+      "  imgae + 1\n"
+      "  ^~~~~");
   EXPECT_EQ(fault("(a - mean(a)) / std(a"),
             "this '(' is not closed by a ')'\n"
             "  (a - mean(a)) / std(a\n"
             "                     ^");
   EXPECT_EQ(fault("a +\n\twrong * 2 +\nb"),
-            "there is no image, variable or function 'wrong'\n"
+            "there is no image or variable 'wrong'; the item has 'a', 'alias', 'b', 'c' or 'image'\n"
             "   wrong * 2 +\n"
             "   ^~~~~");
   EXPECT_EQ(fault("a ×"),
@@ -219,7 +220,7 @@ TEST(ExpressionFaults, PointIntoTheText) {
             "  a ×\n"
             "    ^");
   EXPECT_EQ(fault(std::string(100, ' ') + "wrong" + std::string(100, ' ')),
-            "there is no image, variable or function 'wrong'\n"
+            "there is no image or variable 'wrong'; the item has 'a', 'alias', 'b', 'c' or 'image'\n"
             "  ..." +
                 std::string(60, ' ') + "wrong" + std::string(35, ' ') + "...\n" + std::string(65, ' ') + "^~~~~");
 }

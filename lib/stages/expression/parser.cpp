@@ -225,7 +225,8 @@ class Parser {
     if (const Function* function = find_function(name))
       fail(token.place, in_quotes(name) + " is a function: write " + std::string(function->usage));
     if (names_.any_image) return image_or_neighbour(name, token);
-    fail(token.place, "there is no image, variable or function " + in_quotes(name) + did_you_mean(name, all_names()));
+    fail(token.place, "there is no image or variable " + in_quotes(name) + did_you_mean(name, value_names()) +
+                          (names_.images.empty() ? "" : "; the item has " + quoted_list(image_names())));
   }
 
   std::optional<Part> variable(const std::string& name, const Token& token) {
@@ -403,13 +404,17 @@ class Parser {
                          (near.empty() ? "; functions are " + quoted_list(function_names()) : near));
   }
 
-  std::vector<std::string> all_names() const {
-    std::vector<std::string> all;
-    for (const auto& entry : names_.images) all.push_back(entry.first);
-    for (const auto& entry : names_.variables) all.push_back(entry.first);
-    for (const BuiltIn& built_in : kBuiltIns) all.emplace_back(built_in.name);
-    for (std::string& name : function_names()) all.push_back(std::move(name));
-    return all;
+  std::vector<std::string> image_names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : names_.images) names.push_back(entry.first);
+    return names;
+  }
+
+  std::vector<std::string> value_names() const {
+    std::vector<std::string> names = image_names();
+    for (const auto& entry : names_.variables) names.push_back(entry.first);
+    for (const BuiltIn& built_in : kBuiltIns) names.emplace_back(built_in.name);
+    return names;
   }
 
   [[noreturn]] void fail(TextRange place, const std::string& message) const {

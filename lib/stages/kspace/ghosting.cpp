@@ -40,7 +40,7 @@ StageDefinition stage_ghosting() {
        .family = "intensity",
        .summary =
            "copies of the image along an axis, as from motion that repeats: every n-th line of k-space is weaker; "
-           "the mean stays, and so do voxels that are not finite",
+           "the mean stays, and so do voxels that are not finite; values below 0 occur",
        .example = {{"op", "ghosting"}, {"axis", "y"}, {"ghosts", 3}, {"intensity", 0.7}}},
       Parameters<P>()
           .add("axis", &P::axis, {}, "voxel axis of the phase encoding, along which the ghosts lie")

@@ -41,8 +41,8 @@ StageDefinition stage_gibbs() {
   return define_stage<Gibbs>(
       {.op = "gibbs",
        .family = "intensity",
-       .summary =
-           "ringing at edges: high frequencies are cut off; the mean stays, and so do voxels that are not finite",
+       .summary = "ringing at edges: high frequencies are cut off; the mean stays, and so do voxels that are not "
+                  "finite; values below 0 occur",
        .example = {{"op", "gibbs"}, {"alpha", 0.6}}},
       Parameters<P>().add("alpha", &P::alpha, {.min = 0, .max = 1},
                           "how much of k-space is cut: what stays is the ellipsoid sum over the d axes (those of more "

@@ -111,7 +111,8 @@ StageDefinition stage_motion() {
       {.op = "motion",
        .family = "intensity",
        .summary = "rigid movements while the image is taken, alike for all images of the item: k-space is put together "
-                  "from the image in its positions; the mean stays, and so do voxels that are not finite",
+                  "from the image in its positions; the mean stays, and so do voxels that are not finite; values below "
+                  "0 occur",
        .example = {{"op", "motion"}, {"degrees", 5}, {"translation", 3}, {"movements", 2}, {"axis", "y"}}},
       Parameters<P>()
           .add("degrees", &P::degrees, {.min = 0, .max = 180, .unit = "degree", .of_world = true},
