@@ -44,7 +44,8 @@ Json spec_of(const Flags& flags, const Item& item) {
   Json spec = {{"volpipe", kSpecVersion}, {"inputs", Json::object()}};
   for (const auto& [name, source] : item.images) spec["inputs"][name] = {{"suffix", "_" + name}};
   Json stage = {{"op", "expression"}, {"expr", flags.expression}, {"output", result}};
-  if (!flags.dtype.empty()) stage["dtype"] = flags.dtype;
+  if (flags.output.empty()) stage["dtype"] = "float64";
+  else if (!flags.dtype.empty()) stage["dtype"] = flags.dtype;
   if (!flags.boundary.empty()) stage["boundary"] = flags.boundary;
   if (flags.in_double || flags.output.empty()) stage["precision"] = "double";
   spec["stages"] = {stage};
@@ -146,7 +147,9 @@ Command add_calc(CLI::App& parent) {
       ->check(CLI::Range(1, 1024));
   command->add_option("--memory", flags->memory, "bound on host memory for the volumes, such as 8G");
   command->add_flag("--overwrite", flags->overwrite, "replace the output if it exists");
-  command->footer("Example: volpipe calc \"(a - mean(a, m)) / std(a, m)\" a=t1.nii.gz m=brain.nii.gz -o z.nii.gz");
+  command->footer(
+      "An expression that begins with - comes after --.\nExample: volpipe calc \"(a - mean(a, m)) / std(a, m)\" "
+      "a=t1.nii.gz m=brain.nii.gz -o z.nii.gz");
   return [flags] { return calc(*flags); };
 }
 

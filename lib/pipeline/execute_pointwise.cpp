@@ -48,6 +48,52 @@ class InputRange {
   std::int64_t first_, count_;
 };
 
+/// What a value comes from: inputs, a bit each, and random draws.
+struct Origins {
+  unsigned inputs = 0;
+  bool draws = false;
+
+  Origins operator|(const Origins& other) const { return {inputs | other.inputs, draws || other.draws}; }
+};
+
+Origins origins_of(const Program& program) {
+  Origins acc{1}, registers[Program::kRegisters];
+  for (const Instruction& i : program.instructions()) {
+    const Origins x = i.operand == Operand::immediate ? Origins{} : registers[int(i.operand) - 1];
+    switch (i.op) {
+      case Op::load:
+        acc = {1u << i.index};
+        break;
+      case Op::neighbour:
+        acc = {1u << program.neighbours()[i.index].input};
+        break;
+      case Op::store:
+        registers[i.index] = acc;
+        break;
+      case Op::set:
+        acc = x;
+        break;
+      case Op::coordinate:
+      case Op::field:
+        acc = {};
+        break;
+      case Op::random_uniform:
+      case Op::random_normal:
+        acc = {0, true};
+        break;
+      case Op::random_poisson:
+        acc.draws = true;
+        break;
+      case Op::choose:
+        acc = acc | x | registers[i.index];
+        break;
+      default:
+        acc = acc | x;
+    }
+  }
+  return acc;
+}
+
 /// Answers one stage's questions about the values of a program.
 class StatisticsPass {
  public:
@@ -56,6 +102,8 @@ class StatisticsPass {
 
   StatisticsResult answer(const StatisticsRequest& request, const Program& program, const InputRange& range) const {
     if (request.over == Over::item) return answer_together(request, program);
+    if (range.components() > 1 && !differs_by_component(request.mask, program))
+      return answer(request, program, range.component(0));
     const bool repeats = range.components() > 1 && request.mask.kind == Mask::Kind::image;
     if (repeats || range.repeats_input()) return answer_gathered(request, program, {range});
     const auto inputs = range.inputs();
@@ -65,6 +113,18 @@ class StatisticsPass {
   }
 
  private:
+  bool has_components(const std::string& image) const { return images_.at(image).info().components > 1; }
+
+  /// False where each component would be measured alike, because the values come from images of one component: what is
+  /// counted is counted once.
+  bool differs_by_component(const Mask& mask, const Program& program) const {
+    if (mask.kind == Mask::Kind::image && has_components(mask.image)) return true;
+    const Origins origins = origins_of(program);
+    for (std::size_t input = 0; input < group_.inputs.size(); ++input)
+      if (origins.inputs >> input & 1 && has_components(group_.inputs[input])) return true;
+    return origins.draws;
+  }
+
   StatisticsResult measured(const StatisticsRequest& request, const SampledValues& values) const {
     StatisticsResult result;
     if (request.moments) result.moments = compute_moments(context_, values);

@@ -327,7 +327,8 @@ class SpecReader {
 
   /// The image that a pointwise or volume stage makes besides those it acts on; an image that is there is replaced.
   void register_made_image(StageEntry& stage) {
-    const std::string made = stage.stage ? made_by(*stage.stage) : "";
+    if (!stage.stage) return assume_made_image(stage.parameters.value("output", Json()));
+    const std::string made = made_by(*stage.stage);
     if (made.empty()) return;
     ImageKind kind = ImageKind::image;
     if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage.stage)) {
@@ -345,6 +346,12 @@ class SpecReader {
                   "'" + stage.definition->op + "' makes the image '" + made + "' and cannot be left to chance");
     if (is_image_name(made)) images_.push_back({made, kind, "_" + made});
     else faults_.add(stage.pointer, no_image_name(made));
+  }
+
+  /// What a faulty stage would have made is no further fault of those that name it.
+  void assume_made_image(const Json& output) {
+    if (!output.is_string() || find_image(output.get<std::string>())) return;
+    images_.push_back({output.get<std::string>(), ImageKind::image, "_" + output.get<std::string>()});
   }
 
   /// A volume stage makes a new image of one that it acts on.
@@ -424,8 +431,8 @@ class SpecReader {
       const auto probe = stage.definition->make(distribution_extreme(stage.parameters, k), stage.pointer, faults_);
       check_mask(probe, stage.pointer);
       if (const std::string made = probe ? made_by(*probe) : ""; !made.empty())
-        faults_.add(stage.pointer, "'" + stage.definition->op + "' makes the image '" + made +
-                                       "' and takes no random parameters");
+        faults_.add(stage.pointer,
+                    "'" + stage.definition->op + "' makes the image '" + made + "' and takes no random parameters");
       if (std::dynamic_pointer_cast<const RearrangingStage>(probe))
         faults_.add(stage.pointer,
                     "'" + stage.definition->op + "' decides which images there are and takes no random parameters");

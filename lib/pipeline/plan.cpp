@@ -262,7 +262,8 @@ class Planner {
     if (stage->reads_neighbours()) close(image, entry.label + " reads neighbours");
     const ProgramUse use = program_use(*stage, info, inputs);
     Group* group = open_group(image, GroupKind::pointwise, "a pointwise stage follows");
-    if (group && !joins(*group, entry, *stage, use, inputs)) group = nullptr;
+    const bool in_double = wants_double(entry, info) || stage->needs_double();
+    if (group && !(rounds_alike(image, info, in_double) && joins(*group, entry, *stage, use, inputs))) group = nullptr;
     if (!group) {
       group = &start_group(image, GroupKind::pointwise, info);
       group->inputs = {source};
@@ -275,10 +276,19 @@ class Planner {
     for (const std::string& name : read) readers_[image].push_back(name);
     group->use = group->use + use;
     group->measures_general = group->measures_general || (group->use.general && !stage->requests().empty());
-    if (wants_double(entry, info) || stage->needs_double()) group->precision = Precision::double_;
+    if (in_double) group->precision = Precision::double_;
     group->pointwise.push_back(stage);
     group->stages.push_back(index);
     group->output = now_[image] = output;
+  }
+
+  /// Whether the open group of an image computes in the precision of what follows, which takes values of type
+  /// `info.dtype`; closes the group where it does not, for between passes values are rounded to that type.
+  bool rounds_alike(const std::string& image, const VolumeInfo& info, bool in_double) {
+    const bool group_in_double = open_.at(image).precision == Precision::double_;
+    if (group_in_double == in_double && !(in_double && info.dtype == DataType::float32)) return true;
+    close(image, "what follows computes in another precision");
+    return false;
   }
 
   /// Whether a stage can run in the open group of its image; closes the group where it cannot.
@@ -509,13 +519,15 @@ class Planner {
     for (const OutputSpec& output : pipeline_.outputs) {
       const auto found = now_.find(output.image);
       if (found == now_.end() || !output.dtype || found->second.dtype == *output.dtype) continue;
+      const bool in_double =
+          !fits_float32(found->second.dtype) || *output.dtype == DataType::float64 || !fits_float32(*output.dtype);
       Group* group = open_group(output.image, GroupKind::pointwise, "the output's pixel type follows");
+      if (group && !rounds_alike(output.image, found->second, in_double)) group = nullptr;
       if (!group) {
         group = &start_group(output.image, GroupKind::pointwise, found->second);
         group->inputs = {output.image};
       }
-      if (!fits_float32(found->second.dtype) || *output.dtype == DataType::float64 || !fits_float32(*output.dtype))
-        group->precision = Precision::double_;
+      if (in_double) group->precision = Precision::double_;
       found->second.dtype = *output.dtype;
       group->output = found->second;
     }

@@ -137,24 +137,12 @@ void ExpressionStage::learn_types(const VolumeInfo& input, const ImageInfos& ima
     Measure& measure = measures_[n];
     measure.whole = ranges[std::size_t(measure.node)].whole;
     needs_double_ = needs_double_ || exceeds_float32(expression_, measure.node, ranges);
-    if (reads_single_components(measure.node, info)) measure.repetition = input.components;
   }
   const DataType result = output(input).dtype;
   if (result == DataType::float64) needs_double_ = true;
   if (!is_floating(result) && exceeds_float32(expression_, expression_.result(), ranges)) needs_double_ = true;
   for (const std::string& name : expression_.images())
     if (info(name) && is_wide_integer(info(name)->dtype)) needs_double_ = true;
-}
-
-bool ExpressionStage::reads_single_components(int node, const FindInfo& info) const {
-  std::size_t images = 0, single = 0;
-  for (int n : expression_.varying_part(node)) {
-    if (expression_[n].image < 0) continue;
-    const VolumeInfo* image = info(expression_.image_of(expression_[n]));
-    ++images;
-    single += image && image->components == 1;
-  }
-  return images > 0 && single == images;
 }
 
 std::vector<StatisticsRequest> ExpressionStage::requests() const {

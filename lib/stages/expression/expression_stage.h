@@ -53,8 +53,6 @@ class ExpressionStage final : public PointwiseStage {
   bool makes_new() const { return params_.output && params_.output != image_; }
   void append_node(Program& program, int node, const PointwiseContext& context) const;
   using FindInfo = std::function<const VolumeInfo*(const std::string& image)>;  ///< "": at hand; null: not there
-  /// It reads images, and all of them have one component.
-  bool reads_single_components(int node, const FindInfo& info) const;
   void learn_types(const VolumeInfo& input, const ImageInfos& images);
 
   Params params_;

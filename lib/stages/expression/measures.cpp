@@ -43,7 +43,7 @@ double Measures::value(const ExpressionNode& reduction, std::span<const Statisti
     return answer.percentiles[std::size_t(percentile - measure.percentiles.begin())];
   }
   const Moments& moments = answer.moments;
-  const double count = double(moments.count) / double(measure.repetition);
+  const double count = double(moments.count);
   if (reduction.reduction == Reduction::count) return count;
   if (reduction.reduction == Reduction::sum) {
     const double sum = moments.count ? moments.mean * count : 0.0;

@@ -15,8 +15,7 @@ struct Measure {
   int node;
   bool moments = false, range = false;
   std::vector<double> percentiles{};
-  bool whole = false;           ///< finite values are whole numbers, so their sum is one
-  std::int64_t repetition = 1;  ///< how often each value occurs: once for each component of the image at hand
+  bool whole = false;  ///< finite values are whole numbers, so their sum is one
 };
 
 /// The measures of an expression; reductions of one node share one. What a measure's node depends on comes before it.

@@ -304,7 +304,7 @@ VOLPIPE_HD inline IntegerValue<T> to_integer(T acc, T low, T high) {
   const T rounded = detail::round_half_away(acc);
   const bool nan = acc != acc;
   const T bounded = rounded < low ? low : rounded > high ? high : rounded;
-  return {nan ? T(0) : bounded, bool((rounded < low) | (rounded > high)), nan};
+  return {nan ? T(0) : bounded + T(0), bool((rounded < low) | (rounded > high)), nan};  // integers have no -0
 }
 
 template <Op kOp>
