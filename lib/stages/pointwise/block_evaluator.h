@@ -104,9 +104,9 @@ class BlockEvaluator {
 
   /// Without the branch for huge angles, so that the loop vectorises; false where there are some.
   bool run_near_angles(Op op, std::int64_t count) {
-    bool near = true;
-    for (std::int64_t i = 0; i < count; ++i) near &= std::fabs(acc_[i]) <= float_math::kMostTurned;
-    if (!near) return false;
+    int far = 0;
+    for (std::int64_t i = 0; i < count; ++i) far += std::fabs(acc_[i]) > float_math::kMostTurned;
+    if (far > 0) return false;
     if (op == Op::sin)
       for (std::int64_t i = 0; i < count; ++i) acc_[i] = float_math::sin_near(acc_[i]);
     else if (op == Op::cos)
