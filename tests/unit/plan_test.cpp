@@ -38,6 +38,15 @@ TEST(Plan, CountsTheScratchMemoryOfPercentiles) {
   EXPECT_GE(peak(R"({"op": "clip", "percentiles": [1, 99]})"), peak(R"({"op": "clip", "min": 0})") + info.bytes() / 8);
 }
 
+TEST(Plan, CountsTheValuesThatTheGeneralMachineWritesForStatistics) {
+  const VolumeInfo info = info_of({64, 64, 64});
+  const std::string noise = R"({"op": "noise", "kind": "gaussian", "std": 1})", zscore = R"({"op": "normalize"})";
+  const Plan measured = plan_of(pipeline_of(noise + ", " + zscore), {{"image", info}}),
+             after = plan_of(pipeline_of(zscore + ", " + noise), {{"image", info}});
+  EXPECT_EQ(measured.groups.size(), 1u);
+  EXPECT_EQ(measured.peak_device_bytes, after.peak_device_bytes + info.bytes());
+}
+
 TEST(Plan, DoesNotComposeTwoInterpolations) {
   const Plan plan = plan_of(pipeline_of(R"({"op": "resample", "spacing": 1}, {"op": "resize", "size": 5})"),
                             {{"image", info_of({9, 8, 7})}});
