@@ -134,7 +134,7 @@ void ExpressionStage::learn_types(const VolumeInfo& input, const ImageInfos& ima
         return range_of(known ? known->dtype : DataType::float32);
       });
   for (std::size_t n = 0; n < measures_.size(); ++n) {
-    Measure& measure = measures_[n];
+    ExpressionMeasure& measure = measures_[n];
     measure.whole = ranges[std::size_t(measure.node)].whole;
     needs_double_ = needs_double_ || exceeds_float32(expression_, measure.node, ranges);
   }
@@ -147,7 +147,7 @@ void ExpressionStage::learn_types(const VolumeInfo& input, const ImageInfos& ima
 
 std::vector<StatisticsRequest> ExpressionStage::requests() const {
   std::vector<StatisticsRequest> requests;
-  for (const Measure& measure : measures_.list()) {
+  for (const ExpressionMeasure& measure : measures_.list()) {
     StatisticsRequest request{.moments = measure.moments, .range = measure.range, .percentiles = measure.percentiles};
     request.of = [this, node = measure.node](Program& program, const PointwiseContext& context) {
       append_node(program, node, context);

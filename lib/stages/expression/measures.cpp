@@ -20,7 +20,7 @@ Measures::Measures(const Expression& expression) {
     const int measured = node.arguments[0];
     std::size_t number = number_of(measured);
     if (number == measures_.size()) measures_.push_back({measured});
-    Measure& measure = measures_[number];
+    ExpressionMeasure& measure = measures_[number];
     if (is_of_range(node.reduction)) measure.range = true;
     else if (node.reduction != Reduction::percentile) measure.moments = true;
     else if (std::find(measure.percentiles.begin(), measure.percentiles.end(), node.value) == measure.percentiles.end())
@@ -36,7 +36,7 @@ std::size_t Measures::number_of(int node) const {
 
 double Measures::value(const ExpressionNode& reduction, std::span<const StatisticsResult> answers) const {
   const std::size_t number = number_of(reduction.arguments[0]);
-  const Measure& measure = measures_[number];
+  const ExpressionMeasure& measure = measures_[number];
   const StatisticsResult& answer = answers[number];
   if (reduction.reduction == Reduction::percentile) {
     const auto percentile = std::find(measure.percentiles.begin(), measure.percentiles.end(), reduction.value);

@@ -11,7 +11,7 @@
 namespace volpipe {
 
 /// What is asked of one node's values.
-struct Measure {
+struct ExpressionMeasure {
   int node;
   bool moments = false, range = false;
   std::vector<double> percentiles{};
@@ -23,8 +23,8 @@ class Measures {
  public:
   explicit Measures(const Expression& expression);
 
-  std::span<const Measure> list() const { return measures_; }
-  Measure& operator[](std::size_t number) { return measures_[number]; }
+  std::span<const ExpressionMeasure> list() const { return measures_; }
+  ExpressionMeasure& operator[](std::size_t number) { return measures_[number]; }
   std::size_t size() const { return measures_.size(); }
 
   /// A reduction's value. That of no voxels is NaN, a sum or a count 0.
@@ -33,7 +33,7 @@ class Measures {
  private:
   std::size_t number_of(int node) const;
 
-  std::vector<Measure> measures_;
+  std::vector<ExpressionMeasure> measures_;
 };
 
 }  // namespace volpipe
