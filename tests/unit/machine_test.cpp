@@ -145,7 +145,7 @@ TEST_F(MachineTest, LeastAndGreatestGiveNanWhereEitherIs) {
   for (const bool from_register : {false, true})
     for (const auto& [acc, x] : std::vector<std::pair<double, double>>{
              {1, 2}, {2, 1}, {-3, -3}, {kInfinity, 1}, {-kInfinity, 1}, {kNan, 1}, {1, kNan}, {kNan, kNan}}) {
-      const auto with = [&](Op op) {
+      const auto with = [&, x = x](Op op) {
         Program program;
         if (!from_register) return program.add(op, x);
         program.store(Operand::r0).add(Op::set, x).store(Operand::r1).add(Op::set, Operand::r0);
@@ -313,7 +313,7 @@ TEST_F(MachineTest, FieldsAreTripleSums) {
         for (int c = 0; c < taps; ++c)
           for (int b = 0; b < taps; ++b)
             for (int a = 0; a < taps; ++a) {
-              const auto weight = [&](std::size_t axis, int tap) {
+              const auto weight = [&, taps = taps](std::size_t axis, int tap) {
                 return field->axes[axis].weights[std::size_t(at[axis] * taps + tap)];
               };
               const auto first = [&](std::size_t axis) { return field->axes[axis].first[std::size_t(at[axis])]; };
@@ -461,8 +461,8 @@ TEST_F(MachineTest, ConstantsAreCountedAndShared) {
   EXPECT_EQ(program.neighbours().size(), 3u);
   for (int i = 3; i < Program::kMaxNeighbours; ++i) program.neighbour({{std::int16_t(i), 0, 0}});
   EXPECT_THROW(program.neighbour({{-1, 0, 0}}), Error);
-  EXPECT_THROW(Program().add({Op::curve}), Error);
-  EXPECT_THROW(Program().curve({{1}, {1}, false}), Error);
+  EXPECT_THROW(Program().add(Instruction{Op::curve}), Error);
+  EXPECT_THROW(Program().curve({std::vector<double>{1}, std::vector<double>{1}, false}), Error);
   EXPECT_THROW(run_rows(*cpu_, Program().neighbour({{0, 0, 0}, 1}), {Row(std::vector<float>{1})}, DataType::float32,
                         Precision::single, 0, {{1, 1, 1}}),
                Error);
