@@ -4,17 +4,28 @@
 #include <dlfcn.h>
 
 #include <string>
+#include <utility>
 
 #include "volume/error.h"
 
 namespace volpipe {
 
-/// Sets `function` to the one that `library` (from dlopen) calls `name`. Throws Error(device) when it has none; `owner`
-/// is the library in words.
-template <class Function>
-void find_function(void* library, const std::string& owner, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (!function) throw Error(ErrorCode::device, owner + " has no function " + name + ": install a newer version");
-}
+/// Finds the functions of one library.
+class FunctionFinder {
+ public:
+  /// `library` comes from dlopen; `owner` is the library in words.
+  FunctionFinder(void* library, std::string owner) : library_(library), owner_(std::move(owner)) {}
+
+  /// Sets `function` to the one that the library calls `name`. Throws Error(device) when it has none.
+  template <class Function>
+  void operator()(const char* name, Function& function) const {
+    function = reinterpret_cast<Function>(dlsym(library_, name));
+    if (!function) throw Error(ErrorCode::device, owner_ + " has no function " + name + ": install a newer version");
+  }
+
+ private:
+  void* library_;
+  std::string owner_;
+};
 
 }  // namespace volpipe

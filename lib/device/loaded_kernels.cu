@@ -40,9 +40,7 @@ Driver load_driver() {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) throw Error(ErrorCode::device, "the NVIDIA driver's libcuda.so.1 cannot be loaded");
   Driver driver{};
-  const auto find = [library](const char* name, auto& function) {
-    find_function(library, "the NVIDIA driver", name, function);
-  };
+  const FunctionFinder find(library, "the NVIDIA driver");
   find("cuGetErrorString", driver.error_text);
   find("cuDeviceGet", driver.device);
   find("cuDevicePrimaryCtxRetain", driver.retain);

@@ -74,9 +74,7 @@ Nvrtc load() {
   std::string folder;
   void* const library = open_library(&folder);
   Nvrtc nvrtc{};
-  const auto find = [library](const char* name, auto& function) {
-    find_function(library, "the CUDA compiler library", name, function);
-  };
+  const FunctionFinder find(library, "the CUDA compiler library");
   find("nvrtcVersion", nvrtc.version);
   find("nvrtcGetErrorString", nvrtc.error_text);
   find("nvrtcGetNumSupportedArchs", nvrtc.supported_count);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "device/cuda_context.h"
+#include "device/find_function.h"
 #include "stages/fourier/executors.h"
 #include "volume/error.h"
 
@@ -34,17 +35,17 @@ class CufftLibrary {
 
  private:
   CufftLibrary() {
-    void* const library = open();
-    find(library, "cufftCreate", create);
-    find(library, "cufftDestroy", destroy);
-    find(library, "cufftSetAutoAllocation", set_auto_allocation);
-    find(library, "cufftMakePlanMany64", make_plan);
-    find(library, "cufftSetWorkArea", set_work_area);
-    find(library, "cufftSetStream", set_stream);
-    find(library, "cufftExecR2C", forward_single);
-    find(library, "cufftExecD2Z", forward_double);
-    find(library, "cufftExecC2R", inverse_single);
-    find(library, "cufftExecZ2D", inverse_double);
+    const FunctionFinder find(open(), "the cuFFT library");
+    find("cufftCreate", create);
+    find("cufftDestroy", destroy);
+    find("cufftSetAutoAllocation", set_auto_allocation);
+    find("cufftMakePlanMany64", make_plan);
+    find("cufftSetWorkArea", set_work_area);
+    find("cufftSetStream", set_stream);
+    find("cufftExecR2C", forward_single);
+    find("cufftExecD2Z", forward_double);
+    find("cufftExecC2R", inverse_single);
+    find("cufftExecZ2D", inverse_double);
   }
 
   static void* open() {
@@ -55,14 +56,6 @@ class CufftLibrary {
                 "Fourier transforms on CUDA need NVIDIA's cuFFT, and neither libcufft.so.12 nor libcufft.so.11 can be "
                 "loaded: install it (it comes with the CUDA toolkit), put its folder on LD_LIBRARY_PATH, or use "
                 "--device cpu");
-  }
-
-  template <class Function>
-  static void find(void* library, const char* name, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(library, name));
-    if (!function)
-      throw Error(ErrorCode::device, std::string("the cuFFT library found has no ") + name +
-                                         ", so it is not one of CUDA 12 or newer: install that, or use --device cpu");
   }
 };
 
