@@ -15,11 +15,11 @@ namespace {
 /// What a fill stands for: its number, or the least finite voxel of `volume`.
 double fill_value(DeviceContext& context, const Fill& fill, bool used, const Volume& volume) {
   if (!fill.minimum || !used) return fill.value;
-  const Program program;
   const std::array<ProgramInput, 1> inputs{ProgramInput{volume.data(), volume.dtype()}};
   const Precision precision = fits_float32(volume.dtype()) ? Precision::single : Precision::double_;
-  const Moments moments = compute_moments(context, {inputs, &program, volume.info().value_count(), {}, precision});
-  return moments.count ? moments.min : 0.0;
+  const Moments range =
+      compute_range(context, {.inputs = inputs, .count = volume.info().value_count(), .precision = precision});
+  return range.count ? range.min : 0.0;
 }
 
 Volume run_gather(DeviceContext& context, const Group& group, const Images& images) {
@@ -84,15 +84,12 @@ GroupResult run_group(DeviceContext& context, const Pipeline& pipeline, const Gr
 
 std::optional<IndexBox> measure(DeviceContext& context, const MeasuringStage::Request& request, const Images& images) {
   const Volume& volume = images.at(request.image);
-  const Program program;
   std::optional<IndexBox> box;
   for (std::int64_t c = 0; c < volume.info().components; ++c) {
     const std::array<ProgramInput, 1> inputs{ProgramInput{volume.component(c), volume.dtype()}};
-    const SampledValues values{inputs,
-                               &program,
-                               volume.geometry().voxel_count(),
-                               {},
-                               fits_float32(volume.dtype()) ? Precision::single : Precision::double_};
+    const SampledValues values{.inputs = inputs,
+                               .count = volume.geometry().voxel_count(),
+                               .precision = fits_float32(volume.dtype()) ? Precision::single : Precision::double_};
     const Selection selection = selection_of(context, request.mask, values, volume.info(), c, finder(images));
     const auto part = bounding_box(context, inputs[0], selection, volume.geometry().size());
     if (!part) continue;

@@ -158,9 +158,8 @@ class StatisticsPass {
         target += std::size_t(component.values()) * size_of(type);
       }
     if (request.mask.kind == Mask::Kind::image) request.mask = {};
-    const Program identity;
     const std::array<ProgramInput, 1> inputs{ProgramInput{gathered.data(), type}};
-    SampledValues values{inputs, &identity, count, {}, group_.precision};
+    SampledValues values{.inputs = inputs, .count = count, .precision = group_.precision};
     values.selection = selection_of(context_, request.mask, values, group_.input, 0, finder(images_));
     return measured(request, values);
   }

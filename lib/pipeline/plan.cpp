@@ -116,8 +116,8 @@ class Planner {
     const VolumeInfo frame = now_.at(images.front());
     if (const auto measuring = std::dynamic_pointer_cast<const MeasuringStage>(stage))
       return add_measuring(index, entry, *measuring, images);
-    if (std::dynamic_pointer_cast<const PointwiseStage>(stage) || std::dynamic_pointer_cast<const VolumeStage>(stage))
-      return add_voxel_stage(index, entry, stage, images, before, frame);
+    if (const auto voxel_stage = std::dynamic_pointer_cast<const VoxelStage>(stage))
+      return add_voxel_stage(index, entry, voxel_stage, images, before, frame);
     std::map<std::string, SpatialMap> maps;
     for (const std::string& image : images)
       if (auto map = spatial_map(index, entry, *stage, image, images.front(), before, frame))
@@ -126,37 +126,34 @@ class Planner {
       add_spatial(index, entry, std::move(maps.at(image)), image);
   }
 
-  /// A stage that keeps the grid: pointwise or with an algorithm of its own.
-  void add_voxel_stage(std::size_t index, const StageEntry& entry, const std::shared_ptr<const Stage>& stage,
+  void add_voxel_stage(std::size_t index, const StageEntry& entry, const std::shared_ptr<const VoxelStage>& stage,
                        const std::vector<std::string>& images, const ImageInfos& before, const VolumeInfo& frame) {
-    const std::string made = made_by(*stage);
+    const std::string made = stage->makes();
     if (!made.empty() && !now_.contains(made)) {
       const std::string base = base_of(*stage, images.front());
       return add_for_image(index, entry, bound(index, entry, stage, base, images.front(), before, frame), base, images);
     }
-    std::vector<std::string> read = reads_of(*stage);
-    for (const std::string& image : read_last(images, read))
+    for (const std::string& image : read_last(images, reads_of(*stage)))
       add_for_image(index, entry, bound(index, entry, stage, image, images.front(), before, frame), image, images);
   }
 
-  void add_for_image(std::size_t index, const StageEntry& entry, const std::shared_ptr<const Stage>& stage,
+  void add_for_image(std::size_t index, const StageEntry& entry, const std::shared_ptr<const VoxelStage>& stage,
                      const std::string& image, const std::vector<std::string>& images) {
     if (const auto pointwise = std::dynamic_pointer_cast<const PointwiseStage>(stage))
       add_pointwise(index, entry, pointwise, image, images);
     else add_volume(index, entry, std::dynamic_pointer_cast<const VolumeStage>(stage), image);
   }
 
-  static std::vector<std::string> reads_of(const Stage& stage) {
-    if (const auto* volume = dynamic_cast<const VolumeStage*>(&stage)) return volume->reads();
-    const auto& pointwise = dynamic_cast<const PointwiseStage&>(stage);
-    std::vector<std::string> names = pointwise.reads();
-    for (const std::string& mask : masks_of(pointwise)) names.push_back(mask);
+  static std::vector<std::string> reads_of(const VoxelStage& stage) {
+    std::vector<std::string> names = stage.reads();
+    if (const auto* pointwise = dynamic_cast<const PointwiseStage*>(&stage))
+      for (const std::string& mask : masks_of(*pointwise)) names.push_back(mask);
     return names;
   }
 
   /// The image whose grid and components a new one has: of those that a pointwise stage makes it from, the first with
   /// the most components.
-  std::string base_of(const Stage& stage, const std::string& first_image) const {
+  std::string base_of(const VoxelStage& stage, const std::string& first_image) const {
     if (dynamic_cast<const VolumeStage*>(&stage)) return first_image;
     std::string base;
     for (const std::string& name : reads_of(stage))
@@ -164,10 +161,10 @@ class Planner {
     return base.empty() ? first_image : base;
   }
 
-  std::shared_ptr<const Stage> bound(std::size_t index, const StageEntry& entry,
-                                     const std::shared_ptr<const Stage>& stage, const std::string& image,
-                                     const std::string& first_image, const ImageInfos& before,
-                                     const VolumeInfo& frame) {
+  std::shared_ptr<const VoxelStage> bound(std::size_t index, const StageEntry& entry,
+                                          const std::shared_ptr<const VoxelStage>& stage, const std::string& image,
+                                          const std::string& first_image, const ImageInfos& before,
+                                          const VolumeInfo& frame) {
     auto own = stage->for_image(image, before.at(image), context_of(index, entry, image, first_image, before, frame));
     return own ? own : stage;
   }

@@ -24,13 +24,34 @@ struct StageContext;
 class Stage {
  public:
   virtual ~Stage() = default;
+};
+
+/// A stage that gives each voxel of the grid a new value: PointwiseStage or VolumeStage.
+class VoxelStage : public Stage {
+ public:
   /// The stage for one image of one item, where it needs files or random draws, or must look at the grid; null: as it
-  /// is. For pointwise and volume stages.
-  virtual std::shared_ptr<const Stage> for_image(const std::string& /*image*/, const VolumeInfo& /*input*/,
-                                                 const StageContext& /*context*/) const {
+  /// is.
+  virtual std::shared_ptr<const VoxelStage> for_image(const std::string& /*image*/, const VolumeInfo& /*input*/,
+                                                      const StageContext& /*context*/) const {
     return nullptr;
   }
+  /// Other images of the item that it reads, on the same grid, with one component or as many.
+  virtual std::vector<std::string> reads() const { return {}; }
+  /// A new image of the item that holds the result, instead of the one that the stage acts on; empty: none.
+  virtual std::string makes() const { return {}; }
+  /// Default: the same grid in float32.
+  virtual VolumeInfo output(const VolumeInfo& input) const {
+    VolumeInfo result = input;
+    result.dtype = DataType::float32;
+    return result;
+  }
 };
+
+/// The new image that a stage makes of those it acts on; empty: none.
+inline std::string made_by(const Stage& stage) {
+  const auto* voxel = dynamic_cast<const VoxelStage*>(&stage);
+  return voxel ? voxel->makes() : std::string();
+}
 
 struct StageDefinition {
   std::string op;

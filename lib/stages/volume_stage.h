@@ -18,22 +18,12 @@ struct VolumeContext {
   ConversionCounts converted{};  ///< set by a stage that converts to integers
 };
 
-class VolumeStage : public Stage {
+class VolumeStage : public VoxelStage {
  public:
-  /// Default: the same grid in float32.
-  virtual VolumeInfo output(const VolumeInfo& input) const {
-    VolumeInfo result = input;
-    result.dtype = DataType::float32;
-    return result;
-  }
   /// False: voxels are moved as they are, whatever precision the spec asks for.
   virtual bool computes() const { return true; }
   /// Device memory beyond input and output, at most.
   virtual std::size_t scratch_bytes(const VolumeInfo& input) const = 0;
-  /// Other images of the item that it reads; on the same grid.
-  virtual std::vector<std::string> reads() const { return {}; }
-  /// A new image of the item that holds the result, instead of the one that the stage acts on; empty: none.
-  virtual std::string makes() const { return {}; }
   /// What computes the same and runs on the CPU in its place, reading no image that reads() leaves out; null: run().
   virtual std::shared_ptr<const PointwiseStage> twin_on_cpu() const { return nullptr; }
   /// Runs, but for what comes before and after, on the host whatever the device; on CUDA what it works on is
@@ -43,8 +33,5 @@ class VolumeStage : public Stage {
   /// volume of that description.
   virtual Volume run(const Volume& input, const VolumeInfo& output, VolumeContext& context) const = 0;
 };
-
-/// The new image that a pointwise or volume stage makes; empty: none.
-std::string made_by(const Stage& stage);
 
 }  // namespace volpipe

@@ -49,8 +49,8 @@ class CudaKernel final : public VolumeStage {
     for (const Fault& fault : of_twin.list()) faults.add(pointer + "/cpu", fault.message);
   }
 
-  std::shared_ptr<const Stage> for_image(const std::string& image, const VolumeInfo& input,
-                                         const StageContext& context) const override {
+  std::shared_ptr<const VoxelStage> for_image(const std::string& image, const VolumeInfo& input,
+                                              const StageContext& context) const override {
     auto bound = std::make_shared<CudaKernel>(*this);
     bound->double_precision_ = context.double_precision;
     if (!params_.file.path.empty()) {

@@ -115,8 +115,8 @@ void ExpressionStage::check(const Params& params, const std::string& pointer, Fa
   } catch (const ExpressionError& error) { faults.add(pointer + "/expr", error.what()); }
 }
 
-std::shared_ptr<const Stage> ExpressionStage::for_image(const std::string& image, const VolumeInfo& input,
-                                                        const StageContext& context) const {
+std::shared_ptr<const VoxelStage> ExpressionStage::for_image(const std::string& image, const VolumeInfo& input,
+                                                             const StageContext& context) const {
   auto bound = std::shared_ptr<ExpressionStage>(new ExpressionStage(params_, image));
   bound->learn_types(input, context.images);
   return bound;

@@ -38,8 +38,8 @@ class ExpressionStage final : public PointwiseStage {
   explicit ExpressionStage(Params params);
   static void check(const Params& params, const std::string& pointer, Faults& faults);
 
-  std::shared_ptr<const Stage> for_image(const std::string& image, const VolumeInfo& input,
-                                         const StageContext& context) const override;
+  std::shared_ptr<const VoxelStage> for_image(const std::string& image, const VolumeInfo& input,
+                                              const StageContext& context) const override;
   std::vector<StatisticsRequest> requests() const override;
   std::vector<std::string> reads() const override;
   bool reads_neighbours() const override;

@@ -26,9 +26,8 @@ void check_whole(DeviceContext& context, SampledValues values, const Moments& mo
 
 /// The different labels there are, ascending.
 std::vector<double> labels_of(DeviceContext& context, const Volume& volume) {
-  const Program identity;
   const std::array<ProgramInput, 1> inputs{ProgramInput{volume.data(), volume.dtype()}};
-  const SampledValues values{inputs, &identity, volume.info().value_count(), {}, Precision::double_};
+  const SampledValues values{.inputs = inputs, .count = volume.info().value_count(), .precision = Precision::double_};
   const Moments moments = compute_moments(context, values);
   if (is_floating(volume.dtype())) check_whole(context, values, moments);
   if (moments.max - moments.min >= kWidestSpan)

@@ -15,7 +15,7 @@ class AdjustContrast final : public PointwiseStage {
   explicit AdjustContrast(Params params) : params_(params) {}
 
   std::vector<StatisticsRequest> requests() const override {
-    std::vector<StatisticsRequest> requests{{.moments = true, .over = params_.per}};
+    std::vector<StatisticsRequest> requests{{.moments = params_.retain_stats, .range = true, .over = params_.per}};
     if (params_.retain_stats)
       requests.push_back(
           {.moments = true, .over = params_.per, .of = [this](Program& program, const PointwiseContext& context) {

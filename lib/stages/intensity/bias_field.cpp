@@ -13,8 +13,8 @@ class BiasField final : public PointwiseStage {
   };
   explicit BiasField(Params params) : params_(params) {}
 
-  std::shared_ptr<const Stage> for_image(const std::string&, const VolumeInfo& input,
-                                         const StageContext& context) const override {
+  std::shared_ptr<const VoxelStage> for_image(const std::string&, const VolumeInfo& input,
+                                              const StageContext& context) const override {
     auto own = std::make_shared<BiasField>(*this);
     own->logarithm_ = random_polynomial_field(input, context, int(params_.degree), params_.magnitude);
     return own;

@@ -113,11 +113,9 @@ class BiasFieldCorrect final : public VolumeStage {
   }
 
   Selection selection_for(const Volume& input, std::int64_t component, VolumeContext& context) const {
-    const Program identity;
     const std::array inputs{ProgramInput{input.component(component), input.dtype()}};
-    return selection_of(context.device, params_.mask,
-                        {.inputs = inputs, .program = &identity, .count = input.geometry().voxel_count()}, input.info(),
-                        component, context.image);
+    return selection_of(context.device, params_.mask, {.inputs = inputs, .count = input.geometry().voxel_count()},
+                        input.info(), component, context.image);
   }
 
   static std::vector<double> doubles(const Volume& volume, std::int64_t component) {

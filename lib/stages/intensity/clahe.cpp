@@ -74,9 +74,8 @@ class Clahe final : public VolumeStage {
   ClaheLevels levels_over(double low, double high) const { return {low, high, int(params_.bins)}; }
 
   void equalize(const Volume& input, std::int64_t component, VolumeContext& context, Volume& result) const {
-    const Program identity;
     const std::array inputs{ProgramInput{input.component(component), input.dtype()}};
-    SampledValues values{.inputs = inputs, .program = &identity, .count = input.geometry().voxel_count()};
+    SampledValues values{.inputs = inputs, .count = input.geometry().voxel_count()};
     values.selection = selection_of(context.device, params_.mask, values, input.info(), component, context.image);
     const Moments moments = compute_range(context.device, values);
     if (moments.count > 0 && moments.min < moments.max) {
@@ -100,9 +99,8 @@ class Clahe final : public VolumeStage {
   /// Levels become values of `to`, the least and the greatest its ends.
   void stretch(const ProgramInput& original, std::int64_t component, VolumeContext& context, Volume& result) const {
     const std::array inputs{ProgramInput{result.component(component), result.dtype()}, original};
-    const Program identity;
-    const Moments levels = compute_range(
-        context.device, {.inputs = {inputs.data(), 1}, .program = &identity, .count = result.geometry().voxel_count()});
+    const Moments levels =
+        compute_range(context.device, {.inputs = {inputs.data(), 1}, .count = result.geometry().voxel_count()});
     const auto [low, high] = params_.to;
     Program program;
     if (levels.min < levels.max) {

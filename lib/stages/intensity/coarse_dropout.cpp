@@ -51,8 +51,8 @@ class CoarseDropout final : public VolumeStage {
 
   explicit CoarseDropout(Params params) : params_(std::move(params)) {}
 
-  std::shared_ptr<const Stage> for_image(const std::string& image, const VolumeInfo& input,
-                                         const StageContext& context) const override {
+  std::shared_ptr<const VoxelStage> for_image(const std::string& image, const VolumeInfo& input,
+                                              const StageContext& context) const override {
     auto bound = std::make_shared<CoarseDropout>(*this);
     bound->boxes_ = random_boxes(params_, context, input.geometry);
     bound->noise_key_ = context.voxel_key(image);
@@ -96,9 +96,8 @@ class CoarseDropout final : public VolumeStage {
     std::vector<BoxFill> fills(std::size_t(input.info().components), BoxFill{value, value});
     if (params_.fill.kind == Kind::number) return fills;
     for (std::size_t c = 0; c < fills.size(); ++c) {
-      const Program program;
       const std::array inputs{ProgramInput{input.component(std::int64_t(c)), input.dtype()}};
-      const SampledValues values{.inputs = inputs, .program = &program, .count = input.geometry().voxel_count()};
+      const SampledValues values{.inputs = inputs, .count = input.geometry().voxel_count()};
       const bool mean = params_.fill.kind == Kind::mean;
       const Moments moments = mean ? compute_moments(device, values) : compute_range(device, values);
       if (moments.count > 0) fills[c] = fill_from(moments, input.dtype());

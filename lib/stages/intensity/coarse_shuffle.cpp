@@ -13,8 +13,8 @@ class CoarseShuffle final : public VolumeStage {
 
   explicit CoarseShuffle(Params params) : params_(params) {}
 
-  std::shared_ptr<const Stage> for_image(const std::string&, const VolumeInfo& input,
-                                         const StageContext& context) const override {
+  std::shared_ptr<const VoxelStage> for_image(const std::string&, const VolumeInfo& input,
+                                              const StageContext& context) const override {
     auto bound = std::make_shared<CoarseShuffle>(*this);
     bound->boxes_ = random_boxes(params_, context, input.geometry);
     return bound;

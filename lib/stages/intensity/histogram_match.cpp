@@ -52,8 +52,8 @@ class HistogramMatch final : public PointwiseStage {
       faults.add(pointer + "/per", "'per' must be 'volume' or 'component', for the reference is one image");
   }
 
-  std::shared_ptr<const Stage> for_image(const std::string& image, const VolumeInfo&,
-                                         const StageContext& context) const override {
+  std::shared_ptr<const VoxelStage> for_image(const std::string& image, const VolumeInfo&,
+                                              const StageContext& context) const override {
     auto own = std::make_shared<HistogramMatch>(*this);
     own->is_reference_ = image == params_.reference.name;
     if (of_file()) own->reference_ = quantiles_of_file(context.files);

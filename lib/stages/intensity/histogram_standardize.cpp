@@ -41,8 +41,8 @@ class HistogramStandardize final : public PointwiseStage {
   };
   explicit HistogramStandardize(Params params) : params_(std::move(params)) {}
 
-  std::shared_ptr<const Stage> for_image(const std::string&, const VolumeInfo&,
-                                         const StageContext& context) const override {
+  std::shared_ptr<const VoxelStage> for_image(const std::string&, const VolumeInfo&,
+                                              const StageContext& context) const override {
     if (params_.landmarks.landmarks) return nullptr;
     auto own = std::make_shared<HistogramStandardize>(*this);
     own->params_.landmarks.landmarks = landmarks_of_file(context.files);

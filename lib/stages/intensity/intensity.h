@@ -33,6 +33,15 @@ void append_to_unit(Program& program, double from, double to);
 /// Appends acc = acc * (to - from) + from, for acc in [0, 1]; the difference may overflow float32.
 void append_from_unit(Program& program, double from, double to);
 
+/// Appends what `change` appends, but that 0 stays where the mask says that it means no data. `change` leaves r1 alone.
+template <class Change>
+void append_for_data(Program& program, const Mask& mask, Change&& change) {
+  const bool keeps_zeros = mask.kind == Mask::Kind::nonzero;
+  if (keeps_zeros) program.store(Operand::r1);
+  change();
+  if (keeps_zeros) program.add(Op::select, Operand::r1, 0.0);
+}
+
 /// Appends acc = 1 where above <= acc <= below, else, and for NaN, 0; a bound that is not there bounds nothing. r0
 /// keeps acc, r1 is used.
 void append_within(Program& program, std::optional<double> above, std::optional<double> below);

@@ -49,8 +49,8 @@ class Noise final : public PointwiseStage {
       faults.add(pointer + "/mask", "'mask' needs 'relative', for else no statistics are taken");
   }
 
-  std::shared_ptr<const Stage> for_image(const std::string& image, const VolumeInfo&,
-                                         const StageContext& context) const override {
+  std::shared_ptr<const VoxelStage> for_image(const std::string& image, const VolumeInfo&,
+                                              const StageContext& context) const override {
     auto own = std::make_shared<Noise>(*this);
     for (std::uint32_t i = 0; i < own->keys_.size(); ++i) own->keys_[i] = context.voxel_key(image, i);
     return own;

@@ -41,15 +41,11 @@ class Normalize final : public PointwiseStage {
     if (nothing && params_.mask.kind == Mask::Kind::foreground) return append_no_foreground(program, notices);
     if (nothing) return notice_no_voxels(notices, "normalize");
     const Scale scale = measure(statistics);
-    const bool keeps_zeros = params_.mask.kind == Mask::Kind::nonzero;
-    if (keeps_zeros) program.store(Operand::r1);
-    if (scale.spread > 0) {
-      append_linear(program, scale.centre, 1 / scale.spread, 0);
-    } else {
+    append_for_data(program, params_.mask, [&] {
+      if (scale.spread > 0) return append_linear(program, scale.centre, 1 / scale.spread, 0);
       append_constant(program, 0);
       notice_constant(notices, "normalize", scale.name, 0);
-    }
-    if (keeps_zeros) program.add(Op::select, Operand::r1, 0.0);
+    });
   }
 
  private:

@@ -53,7 +53,9 @@ class Scale final : public PointwiseStage {
 
   std::vector<StatisticsRequest> requests() const override {
     if (params_.about.kind == FixedValue::Kind::number && !params_.clip) return {};
-    std::vector<StatisticsRequest> requests{{.moments = true, .mask = params_.mask, .over = params_.per}};
+    const bool mean = params_.about.kind == FixedValue::Kind::mean;
+    std::vector<StatisticsRequest> requests{
+        {.moments = mean, .range = true, .mask = params_.mask, .over = params_.per}};
     if (params_.clip && params_.mask.kind != Mask::Kind::all) requests.push_back({.range = true, .over = params_.per});
     return requests;
   }
@@ -61,15 +63,13 @@ class Scale final : public PointwiseStage {
   void append(Program& program, const PointwiseContext& context) const override {
     if (!context.answers.empty() && context.answers[0].moments.count == 0)
       return notice_no_voxels(context.notices, "scale");
-    const bool keeps_zeros = params_.mask.kind == Mask::Kind::nonzero;
-    if (keeps_zeros) program.store(Operand::r0);
-    const double fixed = fixed_value(context.answers);
-    append_linear(program, fixed, params_.factor, fixed);
-    if (params_.clip) {
+    append_for_data(program, params_.mask, [&] {
+      const double fixed = fixed_value(context.answers);
+      append_linear(program, fixed, params_.factor, fixed);
+      if (!params_.clip) return;
       const Moments& range = context.answers.back().moments;
       program.add(Op::clamp, range.min, range.max);
-    }
-    if (keeps_zeros) program.add(Op::select, Operand::r0, 0.0);
+    });
   }
 
  private:

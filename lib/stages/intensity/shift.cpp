@@ -29,10 +29,7 @@ class Shift final : public PointwiseStage {
     const Moments& moments = context.answers[0].moments;
     if (moments.count == 0) return notice_no_voxels(context.notices, "shift");
     if (moments.min == moments.max) return notice_unchanged(context.notices, "shift", "standard deviation");
-    const bool keeps_zeros = params_.mask.kind == Mask::Kind::nonzero;
-    if (keeps_zeros) program.store(Operand::r0);
-    program.add(Op::add, params_.offset * moments.std());
-    if (keeps_zeros) program.add(Op::select, Operand::r0, 0.0);
+    append_for_data(program, params_.mask, [&] { program.add(Op::add, params_.offset * moments.std()); });
   }
 
  private:

@@ -27,8 +27,8 @@ class SmoothIntensity final : public PointwiseStage {
     FieldParams::check(params, pointer, faults);
   }
 
-  std::shared_ptr<const Stage> for_image(const std::string&, const VolumeInfo& input,
-                                         const StageContext& context) const override {
+  std::shared_ptr<const VoxelStage> for_image(const std::string&, const VolumeInfo& input,
+                                              const StageContext& context) const override {
     auto own = std::make_shared<SmoothIntensity>(*this);
     own->field_ = params_.draw(input, context);
     return own;
@@ -54,8 +54,8 @@ class SmoothContrast final : public PointwiseStage {
     if (params.range[0] <= 0) faults.add(pointer + "/range", "exponents must be above 0");
   }
 
-  std::shared_ptr<const Stage> for_image(const std::string&, const VolumeInfo& input,
-                                         const StageContext& context) const override {
+  std::shared_ptr<const VoxelStage> for_image(const std::string&, const VolumeInfo& input,
+                                              const StageContext& context) const override {
     auto own = std::make_shared<SmoothContrast>(*this);
     own->field_ = params_.draw(input, context);
     return own;

@@ -65,8 +65,8 @@ class KSpaceSpike final : public PointwiseStage {
     return PointwiseStage::output(input);
   }
 
-  std::shared_ptr<const Stage> for_image(const std::string&, const VolumeInfo& input,
-                                         const StageContext& context) const override {
+  std::shared_ptr<const VoxelStage> for_image(const std::string&, const VolumeInfo& input,
+                                              const StageContext& context) const override {
     if (params_.location || input.geometry.voxel_count() == 1) return nullptr;
     DrawStream draws = context.draws();
     auto drawn = std::make_shared<KSpaceSpike>(params_);

@@ -16,10 +16,8 @@ void run_over(DeviceContext& context, const Program& program, std::span<const Pr
 }
 
 Moments moments_of(DeviceContext& context, const ProgramInput& input, const VolumeInfo& output) {
-  const Program identity;
   return compute_moments(context,
                          {.inputs = {&input, 1},
-                          .program = &identity,
                           .count = output.geometry.voxel_count(),
                           .precision = output.dtype == DataType::float64 ? Precision::double_ : Precision::single});
 }

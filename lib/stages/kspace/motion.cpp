@@ -43,8 +43,8 @@ class Motion final : public KSpaceStage {
   };
   explicit Motion(Params params) : KSpaceStage("motion"), params_(params) {}
 
-  std::shared_ptr<const Stage> for_image(const std::string&, const VolumeInfo&,
-                                         const StageContext& context) const override {
+  std::shared_ptr<const VoxelStage> for_image(const std::string&, const VolumeInfo&,
+                                              const StageContext& context) const override {
     auto drawn = std::make_shared<Motion>(params_);
     if (moves()) drawn->poses_ = draw_poses(context);
     return drawn;

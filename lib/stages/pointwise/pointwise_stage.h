@@ -50,27 +50,16 @@ struct PointwiseContext {
   int input_number(const std::string& image) const;
 };
 
-class PointwiseStage : public Stage {
+class PointwiseStage : public VoxelStage {
  public:
   /// Empty: no pass over the image is needed. They are answered in order.
   virtual std::vector<StatisticsRequest> requests() const { return {}; }
-  /// Other images of the item whose voxels the program loads, of the same grid, with one component or as many.
-  virtual std::vector<std::string> reads() const { return {}; }
   /// True when neighbours of the image itself are read, or images as they are before this stage's pass.
   virtual bool reads_neighbours() const { return false; }
   /// True when float32 would not do, such as for whole numbers beyond 2^24 that must be exact.
   virtual bool needs_double() const { return false; }
-  /// A new image of the item that holds the result, instead of the one that the stage acts on; empty: none.
-  virtual std::string makes() const { return {}; }
   /// Appends this stage's instructions: accumulator in, accumulator out; registers are free to use.
   virtual void append(Program& program, const PointwiseContext& context) const = 0;
-
-  /// Default: the same grid in float32.
-  virtual VolumeInfo output(const VolumeInfo& input) const {
-    VolumeInfo result = input;
-    result.dtype = DataType::float32;
-    return result;
-  }
 };
 
 }  // namespace volpipe

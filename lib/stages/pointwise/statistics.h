@@ -19,11 +19,13 @@ struct Selection {
   ProgramInput mask{nullptr, DataType::uint8};
 };
 
+inline const Program kIdentity;
+
 /// The values program(inputs) of `count` voxels that pass the selection.
 struct SampledValues {
   std::span<const ProgramInput> inputs;
-  const Program* program;
-  std::int64_t count;
+  const Program* program = &kIdentity;
+  std::int64_t count = 0;
   Selection selection{};
   Precision precision = Precision::single;
   ProgramGrid grid{};  ///< for programs that ask for places

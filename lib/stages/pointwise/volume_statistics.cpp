@@ -39,10 +39,9 @@ Selection selection_by_value(DeviceContext& context, const Mask& mask, const Sam
 
 std::vector<double> volume_percentiles(DeviceContext& context, const Volume& volume, const Mask& mask,
                                        std::span<const double> percents) {
-  const Program identity;
   const std::array<ProgramInput, 1> inputs{ProgramInput{volume.data(), volume.dtype()}};
   const Precision precision = fits_float32(volume.dtype()) ? Precision::single : Precision::double_;
-  SampledValues values{inputs, &identity, volume.info().value_count(), {}, precision};
+  SampledValues values{.inputs = inputs, .count = volume.info().value_count(), .precision = precision};
   values.selection = selection_by_value(context, mask, values);
   return compute_percentiles(context, values, percents);
 }
