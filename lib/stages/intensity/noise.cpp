@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "stages/intensity/intensity.h"
 #include "stages/stage_context.h"
 
@@ -29,23 +31,22 @@ class Noise final : public PointwiseStage {
   explicit Noise(Params params) : params_(std::move(params)) {}
 
   static void check(const Params& params, const std::string& pointer, Faults& faults) {
-    using enum NoiseKind;
     const NoiseKind kind = params.kind;
     const std::string word = ParameterType<NoiseKind>::write(kind).get<std::string>();
-    const auto only_for = [&](bool given, const char* name, bool allowed) {
-      if (given && !allowed)
-        faults.add(pointer + "/" + name, std::string("'") + name + "' does not belong to noise of kind " + word);
+    const auto check_belongs = [&](bool given, const char* name) {
+      if (given && !takes(kind, name))
+        faults.add(pointer + "/" + name, std::string("'") + name + "' does not belong to noise of kind " + word +
+                                             ", which takes " + quoted_list(parameters_of(kind)));
     };
-    const bool normal = kind == gaussian || kind == rician || kind == speckle;
-    only_for(params.mean.has_value(), "mean", kind == gaussian || kind == speckle);
-    only_for(params.std.has_value(), "std", normal);
-    only_for(params.relative.has_value(), "relative", kind == gaussian || kind == rician);
-    only_for(params.mask.has_value(), "mask", kind == gaussian || kind == rician);
-    only_for(params.scale.has_value(), "scale", kind == poisson);
-    only_for(params.amount.has_value(), "amount", kind == salt_pepper);
-    only_for(params.salt.has_value(), "salt", kind == salt_pepper);
-    if (normal && !params.std) faults.add(pointer, "'std' is missing: noise of kind " + word + " needs it");
-    if (params.mask && allows_mask(kind) && !params.relative.value_or(false))
+    check_belongs(params.mean.has_value(), "mean");
+    check_belongs(params.std.has_value(), "std");
+    check_belongs(params.relative.has_value(), "relative");
+    check_belongs(params.mask.has_value(), "mask");
+    check_belongs(params.scale.has_value(), "scale");
+    check_belongs(params.amount.has_value(), "amount");
+    check_belongs(params.salt.has_value(), "salt");
+    if (takes(kind, "std") && !params.std) faults.add(pointer, "'std' is missing: noise of kind " + word + " needs it");
+    if (params.mask && takes(kind, "mask") && !params.relative.value_or(false))
       faults.add(pointer + "/mask", "'mask' needs 'relative', for else no statistics are taken");
   }
 
@@ -91,7 +92,26 @@ class Noise final : public PointwiseStage {
   }
 
  private:
-  static bool allows_mask(NoiseKind kind) { return kind == NoiseKind::gaussian || kind == NoiseKind::rician; }
+  static std::vector<std::string> parameters_of(NoiseKind kind) {
+    switch (kind) {
+      case NoiseKind::gaussian:
+        return {"mean", "std", "relative", "mask"};
+      case NoiseKind::rician:
+        return {"std", "relative", "mask"};
+      case NoiseKind::poisson:
+        return {"scale"};
+      case NoiseKind::salt_pepper:
+        return {"amount", "salt"};
+      case NoiseKind::speckle:
+        break;
+    }
+    return {"mean", "std"};
+  }
+  static bool takes(NoiseKind kind, const std::string& name) {
+    const std::vector<std::string> names = parameters_of(kind);
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+
   bool relative() const { return params_.relative.value_or(false); }
 
   double std_of(const PointwiseContext& context) const {
