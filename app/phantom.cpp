@@ -42,8 +42,8 @@ int run(const Options& options) {
   if (!options.label.empty() && !phantom.label)
     throw Error(ErrorCode::usage, "the phantom '" + options.name + "' has no labels; leave --label out");
   if (series) io::write_dicom_series(phantom.image, options.output, "volpipe phantom");
-  else io::write(phantom.image, options.output, options.overwrite);
-  if (!options.label.empty()) io::write(*phantom.label, options.label, options.overwrite);
+  else io::write(phantom.image, options.output, {.overwrite = options.overwrite});
+  if (!options.label.empty()) io::write(*phantom.label, options.label, {.overwrite = options.overwrite});
   return kSuccess;
 }
 

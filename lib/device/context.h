@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "device/host_memory.h"
+#include "device/host_threads.h"
 #include "volume/volume.h"
 
 namespace volpipe {
@@ -16,6 +18,12 @@ namespace volpipe {
 struct TransferCounts {
   std::int64_t h2d_count = 0, h2d_bytes = 0;
   std::int64_t d2h_count = 0, d2h_bytes = 0;
+};
+
+/// What contexts of one run share of the host.
+struct HostResources {
+  std::shared_ptr<const HostThreads> threads;
+  std::shared_ptr<HostMemory> memory;  ///< of volumes on the host: pinned where a GPU copies them
 };
 
 /// A point in the context's order of work; pairs of them give elapsed time without stopping the work.
@@ -35,10 +43,15 @@ class DeviceContext {
 
   Device device() const { return device_; }
 
-  /// Uninitialised memory on the device, in stream order. Throws Error(out_of_memory).
+  /// Another context on the same device, with an order of its own; memory and host resources are shared.
+  virtual std::unique_ptr<DeviceContext> sibling() = 0;
+
+  /// Uninitialised memory on the device, in stream order. When there is none, caches are freed and it is tried once
+  /// more; then throws Error(out_of_memory).
   virtual Buffer allocate(std::size_t bytes) = 0;
   /// Host memory that the device copies from and to at full speed (pinned for CUDA), reused through a pool.
-  virtual Buffer allocate_host(std::size_t bytes) = 0;
+  Buffer allocate_host(std::size_t bytes) { return host_.memory->allocate(bytes); }
+  const HostResources& host() const { return host_; }
 
   /// Host volume -> device volume and back; one transfer each, the identity on the CPU.
   virtual Volume to_device(Volume volume) = 0;
@@ -53,15 +66,16 @@ class DeviceContext {
 
   /// Memory free for new volumes on the device, bytes.
   virtual std::size_t free_memory() const = 0;
-  virtual std::size_t peak_memory() const = 0;  ///< most bytes allocated at one time through this context
+  virtual std::size_t peak_memory() const = 0;  ///< most bytes allocated at one time through it and its siblings
 
   const TransferCounts& transfers() const { return transfers_; }
 
-  /// Runs body(begin, end) over [0, count) in pieces of `grain`, in parallel on the host threads of this context, and
-  /// waits. Pieces are the same for any number of threads, so per-piece results are deterministic.
+  /// HostThreads::parallel() of this context's threads.
   void parallel(std::int64_t count, std::int64_t grain,
-                const std::function<void(std::int64_t, std::int64_t)>& body) const;
-  int threads() const { return threads_; }
+                const std::function<void(std::int64_t, std::int64_t)>& body) const {
+    host_.threads->parallel(count, grain, body);
+  }
+  int threads() const { return host_.threads->count(); }
 
   /// What is made once for a context, such as a loaded kernel: the T that is kept under `key`, from `make` where there
   /// is none yet. It dies with the context, after its work.
@@ -73,15 +87,13 @@ class DeviceContext {
   }
 
  protected:
-  DeviceContext(Device device, int threads);
+  DeviceContext(Device device, HostResources host);
   TransferCounts transfers_;
   std::map<std::string, std::shared_ptr<void>> kept_;
 
  private:
   Device device_;
-  int threads_;
-  struct Arena;
-  std::shared_ptr<Arena> arena_;
+  HostResources host_;
 };
 
 /// What `volpipe devices` shows of one device.
@@ -94,9 +106,6 @@ struct DeviceInfo {
   std::string reason;  ///< why it cannot be used
 };
 
-/// Host threads this process may use: CPU affinity, and SLURM_CPUS_PER_TASK where it is set.
-int available_threads();
-
 /// The CPU and every CUDA device the driver shows. Creates no CUDA context.
 std::vector<DeviceInfo> list_devices();
 /// Empty when CUDA device `index` can be used; else the reason, one sentence. Creates no CUDA context.
@@ -104,5 +113,11 @@ std::string why_cuda_unusable(int index);
 
 /// The factory of contexts: `threads` host threads (0: all available). Throws Error(device) when it cannot be used.
 std::unique_ptr<DeviceContext> make_context(Device device, int threads = 0);
+/// The same with what it shares; without host.memory it gets a pool of its own.
+std::unique_ptr<DeviceContext> make_context(Device device, HostResources host);
+
+/// Memory that every GPU copies from and to at full speed; pageable where no more can be pinned. Only where CUDA can
+/// be used.
+std::shared_ptr<HostMemory> pinned_host_memory();
 
 }  // namespace volpipe

@@ -1,10 +1,10 @@
 #include "device/cuda_context.h"
 
 #include <algorithm>
-#include <atomic>
+#include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
+#include <set>
 
 #include "volume/error.h"
 
@@ -27,12 +27,10 @@ void make_current(int index) {
   if (current != index) VOLPIPE_CHECK_CUDA(cudaSetDevice(index));
 }
 
-/// One stream and the device's stream-ordered pool; buffers share it, so it outlives them.
-class StreamMemory final : public MemorySource {
+/// The device's stream-ordered pool, shared by the streams of sibling contexts.
+class DevicePool {
  public:
-  explicit StreamMemory(int index) {
-    VOLPIPE_CHECK_CUDA(cudaSetDevice(index));
-    VOLPIPE_CHECK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  explicit DevicePool(int index) {
     cudaMemPoolProps properties{};
     properties.allocType = cudaMemAllocationTypePinned;
     properties.location.type = cudaMemLocationTypeDevice;
@@ -41,83 +39,88 @@ class StreamMemory final : public MemorySource {
     std::uint64_t keep = ~std::uint64_t(0);
     VOLPIPE_CHECK_CUDA(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep));
   }
-  ~StreamMemory() override {
-    cudaStreamSynchronize(stream_);
-    cudaMemPoolDestroy(pool_);
-    cudaStreamDestroy(stream_);
-  }
+  DevicePool(const DevicePool&) = delete;
+  DevicePool& operator=(const DevicePool&) = delete;
+  ~DevicePool() { cudaMemPoolDestroy(pool_); }
 
-  void* allocate(std::size_t bytes) {
+  void* allocate(std::size_t bytes, cudaStream_t stream) {
     void* data = nullptr;
     const std::size_t request = std::max<std::size_t>(bytes, 1);
-    cudaError_t status = cudaMallocFromPoolAsync(&data, request, pool_, stream_);
+    cudaError_t status = cudaMallocFromPoolAsync(&data, request, pool_, stream);
     if (status == cudaErrorMemoryAllocation) {  // one retry with the freed caches given back
       cudaGetLastError();
-      VOLPIPE_CHECK_CUDA(cudaStreamSynchronize(stream_));
+      VOLPIPE_CHECK_CUDA(cudaStreamSynchronize(stream));
       VOLPIPE_CHECK_CUDA(cudaMemPoolTrimTo(pool_, 0));
-      status = cudaMallocFromPoolAsync(&data, request, pool_, stream_);
+      status = cudaMallocFromPoolAsync(&data, request, pool_, stream);
     }
     VOLPIPE_CHECK_CUDA(status);
     return data;
   }
-  void release(void* data, std::size_t) noexcept override { cudaFreeAsync(data, stream_); }
 
-  std::size_t peak() const {
-    std::uint64_t high = 0;
-    VOLPIPE_CHECK_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemHigh, &high));
-    return high;
-  }
+  std::size_t peak() const { return attribute(cudaMemPoolAttrUsedMemHigh); }
   std::size_t idle_cached() const {
-    std::uint64_t reserved = 0, used = 0;
-    VOLPIPE_CHECK_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrReservedMemCurrent, &reserved));
-    VOLPIPE_CHECK_CUDA(cudaMemPoolGetAttribute(pool_, cudaMemPoolAttrUsedMemCurrent, &used));
-    return reserved - used;
+    return attribute(cudaMemPoolAttrReservedMemCurrent) - attribute(cudaMemPoolAttrUsedMemCurrent);
   }
-  cudaStream_t stream() const { return stream_; }
 
  private:
-  cudaStream_t stream_ = nullptr;
+  std::uint64_t attribute(cudaMemPoolAttr which) const {
+    std::uint64_t value = 0;
+    VOLPIPE_CHECK_CUDA(cudaMemPoolGetAttribute(pool_, which, &value));
+    return value;
+  }
+
   cudaMemPool_t pool_ = nullptr;
 };
 
-/// Pinned blocks, kept for reuse because pinning costs more than copying.
-class PinnedMemory final : public MemorySource {
+/// One stream and the pool its buffers come from; buffers share it, so it outlives them.
+class StreamMemory final : public MemorySource {
  public:
-  ~PinnedMemory() override {
-    for (auto& [bytes, data] : idle_) cudaFreeHost(data);
+  explicit StreamMemory(std::shared_ptr<DevicePool> pool) : pool_(std::move(pool)) {
+    VOLPIPE_CHECK_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  }
+  ~StreamMemory() override {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
   }
 
-  Buffer allocate(std::size_t bytes, std::shared_ptr<PinnedMemory> self) {
-    const std::size_t request = std::max<std::size_t>((bytes + kStep - 1) / kStep * kStep, kStep);
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = idle_.lower_bound(request);
-      if (found != idle_.end() && found->first <= 2 * request) {
-        void* data = found->second;
-        sizes_[data] = found->first;
-        idle_.erase(found);
-        return Buffer(data, bytes, Device::cpu(), std::move(self));
-      }
-    }
-    void* data = nullptr;
-    VOLPIPE_CHECK_CUDA(cudaHostAlloc(&data, request, cudaHostAllocPortable));
-    const std::lock_guard lock(mutex_);
-    sizes_[data] = request;
-    return Buffer(data, bytes, Device::cpu(), std::move(self));
-  }
+  void* allocate(std::size_t bytes) { return pool_->allocate(bytes, stream_); }
+  void release(void* data, std::size_t) noexcept override { cudaFreeAsync(data, stream_); }
 
-  void release(void* data, std::size_t) noexcept override {
-    const std::lock_guard lock(mutex_);
-    const auto found = sizes_.find(data);
-    idle_.emplace(found->second, data);
-    sizes_.erase(found);
-  }
+  const std::shared_ptr<DevicePool>& pool() const { return pool_; }
+  cudaStream_t stream() const { return stream_; }
 
  private:
-  static constexpr std::size_t kStep = std::size_t(1) << 20;
+  std::shared_ptr<DevicePool> pool_;
+  cudaStream_t stream_ = nullptr;
+};
+
+/// Portable: every GPU of the process copies from it at full speed.
+class PinnedMemory final : public HostMemory {
+ public:
+  PinnedMemory() : HostMemory(true) {}
+  ~PinnedMemory() override { free_idle(0); }
+
+ private:
+  void* take(std::size_t bytes) override {
+    void* data = nullptr;
+    if (cudaHostAlloc(&data, std::max<std::size_t>(bytes, 1), cudaHostAllocPortable) == cudaSuccess) return data;
+    cudaGetLastError();
+    data = allocate_host_memory(bytes);  // copies from it are slower, and right
+    const std::lock_guard lock(mutex_);
+    pageable_.insert(data);
+    return data;
+  }
+
+  void give_back(void* data) noexcept override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (pageable_.erase(data)) return std::free(data);
+    }
+    cudaFreeHost(data);
+  }
+
   std::mutex mutex_;
-  std::multimap<std::size_t, void*> idle_;
-  std::map<void*, std::size_t> sizes_;
+  std::set<void*> pageable_;
 };
 
 class EventTimePoint final : public TimePoint {
@@ -129,16 +132,21 @@ class EventTimePoint final : public TimePoint {
 
 class CudaContext final : public DeviceContext {
  public:
-  CudaContext(int index, int threads)
-      : DeviceContext(Device::cuda(index), threads),
-        memory_(std::make_shared<StreamMemory>(index)),
-        pinned_(std::make_shared<PinnedMemory>()) {
+  CudaContext(int index, HostResources host, std::shared_ptr<DevicePool> pool)
+      : DeviceContext(Device::cuda(index), std::move(host)), memory_(std::make_shared<StreamMemory>(std::move(pool))) {
     VOLPIPE_CHECK_CUDA(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index));
+    VOLPIPE_CHECK_CUDA(cudaEventCreateWithFlags(&copied_, cudaEventBlockingSync | cudaEventDisableTiming));
   }
 
   ~CudaContext() override {
     cudaStreamSynchronize(memory_->stream());
+    cudaEventDestroy(copied_);
     kept_.clear();
+  }
+
+  std::unique_ptr<DeviceContext> sibling() override {
+    make_current(device().index());
+    return std::make_unique<CudaContext>(device().index(), host(), memory_->pool());
   }
 
   Buffer allocate(std::size_t bytes) override {
@@ -146,17 +154,12 @@ class CudaContext final : public DeviceContext {
     return Buffer(memory_->allocate(bytes), bytes, device(), memory_);
   }
 
-  Buffer allocate_host(std::size_t bytes) override {
-    make_current(device().index());
-    return pinned_->allocate(bytes, pinned_);
-  }
-
   Volume to_device(Volume volume) override {
     make_current(device().index());
     const std::size_t bytes = volume.info().bytes();
     Volume result(volume.info(), allocate(bytes));
     VOLPIPE_CHECK_CUDA(cudaMemcpyAsync(result.data(), volume.data(), bytes, cudaMemcpyHostToDevice, memory_->stream()));
-    VOLPIPE_CHECK_CUDA(cudaStreamSynchronize(memory_->stream()));  // the host buffer may now be reused
+    wait_for_copy();  // the host buffer may now be reused
     ++transfers_.h2d_count;
     transfers_.h2d_bytes += std::int64_t(bytes);
     return result;
@@ -167,7 +170,7 @@ class CudaContext final : public DeviceContext {
     const std::size_t bytes = volume.info().bytes();
     Volume result(volume.info(), allocate_host(bytes));
     VOLPIPE_CHECK_CUDA(cudaMemcpyAsync(result.data(), volume.data(), bytes, cudaMemcpyDeviceToHost, memory_->stream()));
-    VOLPIPE_CHECK_CUDA(cudaStreamSynchronize(memory_->stream()));
+    wait_for_copy();
     ++transfers_.d2h_count;
     transfers_.d2h_bytes += std::int64_t(bytes);
     return result;
@@ -198,20 +201,26 @@ class CudaContext final : public DeviceContext {
     make_current(device().index());
     std::size_t free = 0, total = 0;
     VOLPIPE_CHECK_CUDA(cudaMemGetInfo(&free, &total));
-    return free + memory_->idle_cached();
+    return free + memory_->pool()->idle_cached();
   }
 
   std::size_t peak_memory() const override {
     make_current(device().index());
-    return memory_->peak();
+    return memory_->pool()->peak();
   }
 
   cudaStream_t stream() const { return memory_->stream(); }
   int multiprocessors() const { return multiprocessors_; }
 
  private:
+  /// Lets the core go: a copy of a volume lasts longer than waking up.
+  void wait_for_copy() {
+    VOLPIPE_CHECK_CUDA(cudaEventRecord(copied_, memory_->stream()));
+    VOLPIPE_CHECK_CUDA(cudaEventSynchronize(copied_));
+  }
+
   std::shared_ptr<StreamMemory> memory_;
-  std::shared_ptr<PinnedMemory> pinned_;
+  cudaEvent_t copied_ = nullptr;
   int multiprocessors_ = 0;
 };
 
@@ -314,6 +323,11 @@ std::string why_unusable(int index) {
   return why_no_code(index);
 }
 
-std::unique_ptr<DeviceContext> make_context(int index, int threads) { return std::make_unique<CudaContext>(index, threads); }
+std::unique_ptr<DeviceContext> make_context(int index, HostResources host) {
+  make_current(index);
+  return std::make_unique<CudaContext>(index, std::move(host), std::make_shared<DevicePool>(index));
+}
+
+std::shared_ptr<HostMemory> pinned_memory() { return std::make_shared<PinnedMemory>(); }
 
 }  // namespace volpipe::cuda

@@ -73,7 +73,7 @@ std::optional<std::string> partner_of(const std::string& path, std::string_view 
 
 class Search {
  public:
-  explicit Search(const std::string& root) : root_(root) {}
+  Search(const std::string& root, const ReadOptions& options) : root_(root), options_(options) {}
 
   Found take() {
     std::stable_sort(found_.sources.begin(), found_.sources.end(),
@@ -191,7 +191,7 @@ class Search {
   }
 
   void single_dicom(const std::string& path) {
-    const DicomFolder contents = load_module().group_dicom({path});
+    const DicomFolder contents = load_module().group_dicom({path}, options_);
     if (contents.not_images > 0) throw Error(ErrorCode::input, "the DICOM file holds no image").with_path(path);
     for (const auto& problem : contents.faults) found_.faults.push_back(problem);
     for (const DicomGroup& group : contents.groups)
@@ -199,7 +199,7 @@ class Search {
   }
 
   void dicom_folder(const std::string& path, const std::string& relative, const std::vector<std::string>& files) {
-    const DicomFolder contents = load_module().group_dicom(files);
+    const DicomFolder contents = load_module().group_dicom(files, options_);
     passed_over_ += contents.not_images;
     for (const Notice& notice : contents.notices.list()) found_.notices.add(notice.code, path + ": " + notice.message);
     for (const auto& problem : contents.faults) found_.faults.push_back(problem);
@@ -227,6 +227,7 @@ class Search {
   }
 
   std::string root_;
+  ReadOptions options_;
   Found found_;
   std::size_t passed_over_ = 0;
   std::vector<std::pair<dev_t, ino_t>> open_folders_;
@@ -234,7 +235,7 @@ class Search {
 
 }  // namespace
 
-Found find_sources(const std::string& input) {
+Found find_sources(const std::string& input, const ReadOptions& options) {
   std::string root = input;
   while (root.size() > 1 && root.ends_with('/')) root.pop_back();
   std::error_code failure;
@@ -243,7 +244,7 @@ Found find_sources(const std::string& input) {
     throw Error(ErrorCode::input, "there is no such file or folder" +
                                       (failure && failure.value() != ENOENT ? ": " + failure.message() : std::string()))
         .with_path(input);
-  Search search(root);
+  Search search(root, options);
   if (fs::is_directory(status)) search.folder(root, "");
   else if (fs::is_regular_file(status)) search.file(root);
   else throw Error(ErrorCode::input, "it is neither an ordinary file nor a folder").with_path(input);

@@ -35,19 +35,21 @@ std::vector<std::string> input_files(const Source& source) {
   return files;
 }
 
-VolumeInfo read_info(const Source& source, Notices& notices) {
+std::unique_ptr<OpenVolume> open(const Source& source, Notices& notices, const ReadOptions& options) {
   return with_path(source.path, [&] {
     check_input_format(source);
-    return goes_to_nifti(source) ? read_nifti_info(source.path, notices) : load_module().read_info(source, notices);
+    return goes_to_nifti(source) ? open_nifti(source.path, notices, options.affine)
+                                 : load_module().open(source, notices, options);
   });
 }
 
-Volume read(const Source& source, const HostAllocator& allocate, Notices& notices, ReadTiming* timing) {
-  return with_path(source.path, [&] {
-    check_input_format(source);
-    return goes_to_nifti(source) ? read_nifti(source.path, allocate, notices, timing)
-                                 : load_module().read(source, allocate, notices, timing);
-  });
+VolumeInfo read_info(const Source& source, Notices& notices, const ReadOptions& options) {
+  return open(source, notices, options)->info();
+}
+
+Volume read(const Source& source, const HostAllocator& allocate, Notices& notices, ReadTiming* timing,
+            const ReadOptions& options) {
+  return with_path(source.path, [&] { return open(source, notices, options)->read(allocate, notices, timing); });
 }
 
 void check_output_format(const std::string& path) {
@@ -65,15 +67,15 @@ std::vector<std::string> output_files(const std::string& path) {
   return {path};
 }
 
-void write(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing) {
+void write(const Volume& volume, const std::string& path, const WriteOptions& options, WriteTiming* timing) {
   check_output_format(path);
   if (!volume.device().is_cpu())
     throw Error(ErrorCode::internal,
                 "a volume on " + volume.device().name() + " was to be written: copy it to the host first")
         .with_path(path);
   with_path(path, [&] {
-    if (is_nifti_name(path)) write_nifti(volume, path, overwrite, timing);
-    else load_module().write(volume, path, overwrite, timing);
+    if (is_nifti_name(path)) write_nifti(volume, path, options, timing);
+    else load_module().write(volume, path, options, timing);
   });
 }
 
@@ -85,9 +87,9 @@ void write_dicom_series(const Volume& volume, const std::string& folder, const s
   load_module().write_dicom_series(volume, folder, series_description);
 }
 
-std::vector<std::pair<std::string, std::string>> describe_header(const Source& source) {
+std::vector<std::pair<std::string, std::string>> describe_header(const Source& source, const ReadOptions& options) {
   if (!goes_to_nifti(source)) return {};
-  return with_path(source.path, [&] { return describe_nifti_header(source.path); });
+  return with_path(source.path, [&] { return describe_nifti_header(source.path, options.affine); });
 }
 
 }  // namespace volpipe::io

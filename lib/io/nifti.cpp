@@ -142,7 +142,7 @@ void check_length(const NiftiImage& image, const Content& data) {
       .with_path(data.path());
 }
 
-Opened open_nifti(const std::string& path, Notices& notices, NiftiAffine affine) {
+Opened open_files(const std::string& path, Notices& notices, NiftiAffine affine) {
   const std::string header_path = has_extension(path, ".img") ? partner_of(path) : path;
   Opened opened;
   opened.data = std::make_unique<Content>(header_path);
@@ -389,7 +389,8 @@ struct Encoded {
   double encode_ms;
 };
 
-Encoded write_content(AtomicFile& file, const std::vector<std::byte>& header, const Volume& volume, bool packed) {
+Encoded write_content(AtomicFile& file, const std::vector<std::byte>& header, const Volume& volume, bool packed,
+                      const WriteOptions& options) {
   const std::size_t bytes = volume.info().bytes();
   if (!packed) {
     file.write(header.data(), header.size());
@@ -398,7 +399,8 @@ Encoded write_content(AtomicFile& file, const std::vector<std::byte>& header, co
   }
   const auto start = Clock::now();
   const bool dense = !is_floating(volume.dtype()) && size_of(volume.dtype()) > 1;
-  GzipWriter gzip(file, dense ? GzipWriter::Level::dense : GzipWriter::Level::fast);
+  const bool asked = options.compression > 0 ? options.compression == 3 : dense;
+  GzipWriter gzip(file, asked ? GzipWriter::Level::dense : GzipWriter::Level::fast);
   gzip.write(header.data(), header.size());
   gzip.write(volume.data(), bytes);
   gzip.finish();
@@ -474,37 +476,57 @@ std::string nifti_partner(const std::string& path) {
   return has_extension(path, ".hdr") || has_extension(path, ".img") ? partner_of(path) : std::string();
 }
 
+namespace {
+
+class OpenNifti final : public OpenVolume {
+ public:
+  explicit OpenNifti(Opened opened) : opened_(std::move(opened)) {}
+
+  const VolumeInfo& info() const override { return opened_.image.info; }
+
+  Volume read(const HostAllocator& allocate, Notices& notices, ReadTiming* timing) override {
+    return with_path(opened_.data->path(), [&] {
+      VolumeInfo info = opened_.image.info;
+      Buffer buffer = allocate(info.bytes());
+      const auto start = Clock::now();
+      const double opening_ms = opened_.data->read_ms();
+      opened_.data->skip_to(opened_.image.data_offset);
+      VoxelReader reader(opened_, buffer.data());
+      reader.read();
+      note_tail(*opened_.data, opened_.image, notices);
+      info.dtype = reader.dtype();
+      if (reader.non_finite() > 0)
+        notices.add("non_finite_voxels", std::to_string(reader.non_finite()) + " of " +
+                                             std::to_string(info.value_count()) +
+                                             " values are NaN or infinite: they are kept");
+      if (timing) {
+        timing->read_ms = opened_.data->read_ms();
+        timing->decode_ms = ms_since(start) - (timing->read_ms - opening_ms);
+      }
+      return Volume(info, std::move(buffer));
+    });
+  }
+
+ private:
+  Opened opened_;
+};
+
+}  // namespace
+
+std::unique_ptr<OpenVolume> open_nifti(const std::string& path, Notices& notices, NiftiAffine affine) {
+  return with_path(path, [&] { return std::make_unique<OpenNifti>(open_files(path, notices, affine)); });
+}
+
 VolumeInfo read_nifti_info(const std::string& path, Notices& notices, NiftiAffine affine) {
-  return with_path(path, [&] { return open_nifti(path, notices, affine).image.info; });
+  return open_nifti(path, notices, affine)->info();
 }
 
 Volume read_nifti(const std::string& path, const HostAllocator& allocate, Notices& notices, ReadTiming* timing,
                   NiftiAffine affine) {
-  return with_path(path, [&] {
-    Opened opened = open_nifti(path, notices, affine);
-    VolumeInfo info = opened.image.info;
-    Buffer buffer = allocate(info.bytes());
-
-    const auto start = Clock::now();
-    const double opening_ms = opened.data->read_ms();
-    opened.data->skip_to(opened.image.data_offset);
-    VoxelReader reader(opened, buffer.data());
-    reader.read();
-    note_tail(*opened.data, opened.image, notices);
-    info.dtype = reader.dtype();
-    if (reader.non_finite() > 0)
-      notices.add("non_finite_voxels", std::to_string(reader.non_finite()) + " of " +
-                                           std::to_string(info.value_count()) +
-                                           " values are NaN or infinite: they are kept");
-    if (timing) {
-      timing->read_ms = opened.data->read_ms();
-      timing->decode_ms = ms_since(start) - (timing->read_ms - opening_ms);
-    }
-    return Volume(info, std::move(buffer));
-  });
+  return with_path(path, [&] { return open_nifti(path, notices, affine)->read(allocate, notices, timing); });
 }
 
-void write_nifti(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing) {
+void write_nifti(const Volume& volume, const std::string& path, const WriteOptions& options, WriteTiming* timing) {
   with_path(path, [&] {
     if (!volume.device().is_cpu()) throw Error(ErrorCode::internal, "a volume must be in host memory to be written");
     const auto start = Clock::now();
@@ -512,15 +534,15 @@ void write_nifti(const Volume& volume, const std::string& path, bool overwrite, 
       throw Error(ErrorCode::usage, "NIfTI is written as .nii or .nii.gz, not as '" + path + "'");
     const bool packed = has_gz_name(path);
     const std::vector<std::byte> header = header_for(volume.info());
-    AtomicFile file(path, overwrite);
-    const Encoded encoded = write_content(file, header, volume, packed);
+    AtomicFile file(path, options.overwrite);
+    const Encoded encoded = write_content(file, header, volume, packed, options);
     verify_written(volume.info(), file.partial_path(), encoded.content_bytes, packed);
     file.commit();
     if (timing) *timing = {encoded.encode_ms, ms_since(start) - encoded.encode_ms};
   });
 }
 
-std::vector<std::pair<std::string, std::string>> describe_nifti_header(const std::string& path) {
+std::vector<std::pair<std::string, std::string>> describe_nifti_header(const std::string& path, NiftiAffine affine) {
   return with_path(path, [&] {
     const std::string header_path = has_extension(path, ".img") ? partner_of(path) : path;
     Content content(header_path);
@@ -546,8 +568,9 @@ std::vector<std::pair<std::string, std::string>> describe_nifti_header(const std
            return header.qform_code > 0 && header.sform_code > 0 ? disagreement(header, unit)
                                                                  : std::string("none, not both are given");
          })},
-        {"affine_used",
-         or_what_is_wrong([&] { return std::string(to_string(interpret_nifti_header(header, ignored).affine)); })},
+        {"affine_used", or_what_is_wrong([&] {
+           return std::string(to_string(interpret_nifti_header(header, ignored, affine).affine));
+         })},
         {"intent",
          std::to_string(header.intent_code) + (header.intent_name.empty() ? "" : " ") + printable(header.intent_name)},
         {"description", printable(header.description)}};

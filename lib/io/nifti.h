@@ -21,10 +21,13 @@ bool is_nifti_output_name(const std::string& path);
 /// The other file of a pair, .img for .hdr and the other way round, there or not; empty for a single file's name.
 std::string nifti_partner(const std::string& path);
 
-/// From the header alone; notices as interpret_nifti_header(), and `misleading_name` when a .gz is not gzip or the
+/// Headers read and checked; notices as interpret_nifti_header(), and `misleading_name` when a .gz is not gzip or the
 /// other way round. 64-bit integers are announced as 32-bit ones. Either file of a pair names it. Checks that the data
 /// can be there: the length of a plain file, the largest that a packed one can unpack to. Throws Error(input |
 /// unsupported) with the path.
+std::unique_ptr<OpenVolume> open_nifti(const std::string& path, Notices& notices,
+                                       NiftiAffine affine = NiftiAffine::automatic);
+/// The same, for what the header says alone.
 VolumeInfo read_nifti_info(const std::string& path, Notices& notices, NiftiAffine affine = NiftiAffine::automatic);
 
 /// The whole volume, read to the last byte of the file, in one buffer from `allocate`. Stored values with a slope
@@ -39,10 +42,12 @@ Volume read_nifti(const std::string& path, const HostAllocator& allocate, Notice
 /// as float32 (NIfTI-1), which must keep the grid within 1e-3 voxel. The file is verified (size, header, gzip trailer)
 /// before it gets its name. The volume must be in host memory. Throws Error(output | exists |
 /// unsupported | usage) with the path.
-void write_nifti(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing = nullptr);
+void write_nifti(const Volume& volume, const std::string& path, const WriteOptions& options = {},
+                 WriteTiming* timing = nullptr);
 
 /// The fields of the header, both affines and which was chosen, as name and text. What is wrong with an affine is said
 /// in its text; throws Error(input | unsupported) only where there is no header to speak of.
-std::vector<std::pair<std::string, std::string>> describe_nifti_header(const std::string& path);
+std::vector<std::pair<std::string, std::string>> describe_nifti_header(const std::string& path,
+                                                                       NiftiAffine affine = NiftiAffine::automatic);
 
 }  // namespace volpipe::io

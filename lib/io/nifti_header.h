@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/io.h"
 #include "volume/notices.h"
 #include "volume/volume.h"
 
@@ -55,11 +56,6 @@ Affine nifti_sform(const NiftiHeader& header);
 
 /// Millimetres per length unit of the header; 1 when the unit is not given.
 double nifti_length_unit_mm(const NiftiHeader& header);
-
-/// Which of the two maps of a NIfTI file is to be used; `automatic`: sform when its code > 0, else qform when its code
-/// > 0, else pixdim.
-enum class NiftiAffine : std::uint8_t { automatic, sform, qform, pixdim };
-std::string_view to_string(NiftiAffine affine);
 
 /// How the bytes of the data lie and what becomes of them.
 struct NiftiImage {

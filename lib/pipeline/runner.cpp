@@ -285,7 +285,7 @@ void write_item(const Pipeline& pipeline, const Item& item, const Plan& plan, co
     if (found == images.end()) continue;
     const std::string path = output_path(output, item, options.output_directory);
     io::WriteTiming timing;
-    with_path(path, [&] { io::write(found->second, path, options.overwrite, &timing); });
+    with_path(path, [&] { io::write(found->second, path, {.overwrite = options.overwrite}, &timing); });
     record.timing.encode += timing.encode_ms;
     record.timing.write += timing.write_ms;
     record.outputs.push_back({output.image, path, found->second.info()});

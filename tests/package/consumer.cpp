@@ -15,7 +15,7 @@ int main(int, char** arguments) {
   info.dtype = DataType::int16;
   Volume volume(info, Buffer::host(info.bytes()));
   for (std::int64_t i = 0; i < info.value_count(); ++i) volume.data_as<std::int16_t>()[i] = std::int16_t(i);
-  io::write(volume, path, true);
+  io::write(volume, path, {.overwrite = true});
 
   Notices notices;
   const io::Found found = io::find_sources(path);

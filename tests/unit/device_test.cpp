@@ -140,7 +140,7 @@ class Folder : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(root_); }
   void put(const std::string& name) {
     const VolumeInfo info{oblique_grid({3, 3, 3}), DataType::uint8, 1, ImageKind::image, ComponentAxis::none, 1.0};
-    io::write(random_volume(*context_, info, 1), root_ + "/" + name, true);
+    io::write(random_volume(*context_, info, 1), root_ + "/" + name, {.overwrite = true});
   }
   void put_text(const std::string& name, const std::string& text) { std::ofstream(root_ + "/" + name) << text; }
 

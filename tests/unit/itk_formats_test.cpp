@@ -74,7 +74,7 @@ TEST_P(FormatRoundTrip, KeepsVoxelsTypeAndGeometry) {
   TemporaryFolder folder;
   const Volume volume = sample_volume({.geometry = oblique({7, 5, 3}), .dtype = dtype});
   const std::string path = folder / ("é 画像/v." + format);
-  io::write(volume, path, false);
+  io::write(volume, path);
   Notices notices;
   expect_same(read_file(path, notices), volume);
   EXPECT_TRUE(notices.empty());
@@ -85,7 +85,7 @@ TEST_P(FormatRoundTrip, KeepsChannels) {
   TemporaryFolder folder;
   const Volume volume = sample_volume(
       {.geometry = oblique({6, 5, 4}), .dtype = dtype, .components = 3, .component_axis = ComponentAxis::channels});
-  io::write(volume, folder / ("v." + format), false);
+  io::write(volume, folder / ("v." + format));
   Notices notices;
   expect_same(read_file(folder / ("v." + format), notices), volume);
 }
@@ -98,7 +98,7 @@ TEST_P(FormatRoundTrip, KeepsFrames) {
                                        .components = 5,
                                        .component_axis = ComponentAxis::frames,
                                        .frame_spacing = 2.25});
-  io::write(volume, folder / ("v." + format), false);
+  io::write(volume, folder / ("v." + format));
   Notices notices;
   expect_same(read_file(folder / ("v." + format), notices), volume);
 }
@@ -118,7 +118,7 @@ Geometry sheared() {
 TEST(Nrrd, HoldsAShearedGrid) {
   TemporaryFolder folder;
   const Volume volume = sample_volume({.geometry = sheared(), .dtype = DataType::int16});
-  io::write(volume, folder / "v.nrrd", false);
+  io::write(volume, folder / "v.nrrd");
   Notices notices;
   expect_same(read_file(folder / "v.nrrd", notices), volume);
 }
@@ -127,7 +127,7 @@ TEST(MetaImage, RefusesAShearedGrid) {
   TemporaryFolder folder;
   const Volume volume = sample_volume({.geometry = sheared(), .dtype = DataType::int16});
   for (const std::string name : {"v.mha", "v.mhd"})
-    expect_error(ErrorCode::unsupported, "untilt", [&] { io::write(volume, folder / name, false); });
+    expect_error(ErrorCode::unsupported, "untilt", [&] { io::write(volume, folder / name); });
   EXPECT_TRUE(folder.names().empty());
 }
 
@@ -137,11 +137,11 @@ TEST(Formats, ExistingOutputsAreReplacedOnlyWhenAsked) {
     const std::string path = folder / ("v." + format);
     const Volume first = sample_volume({.geometry = oblique({3, 3, 3}), .dtype = DataType::int16});
     const Volume second = sample_volume({.geometry = oblique({2, 3, 4}), .dtype = DataType::float32});
-    io::write(first, path, false);
-    expect_error(ErrorCode::exists, "", [&] { io::write(second, path, false); });
+    io::write(first, path);
+    expect_error(ErrorCode::exists, "", [&] { io::write(second, path); });
     Notices notices;
     expect_same(read_file(path, notices), first);
-    io::write(second, path, true);
+    io::write(second, path, {.overwrite = true});
     expect_same(read_file(path, notices), second);
     EXPECT_EQ(folder.names(),
               format == "mhd" ? (std::vector<std::string>{"v.mhd", "v.raw"}) : std::vector<std::string>{"v." + format});
@@ -153,9 +153,9 @@ TEST(MetaImage, AForeignDataFileIsNeverReplaced) {
   const Volume volume = sample_volume({.geometry = oblique({3, 3, 3}), .dtype = DataType::int16});
   write_bytes(folder / "v.raw", "mine");
   for (const bool overwrite : {false, true})
-    expect_error(ErrorCode::exists, "v.raw", [&] { io::write(volume, folder / "v.mhd", overwrite); });
+    expect_error(ErrorCode::exists, "v.raw", [&] { io::write(volume, folder / "v.mhd", {.overwrite = overwrite}); });
   write_bytes(folder / "v.mhd", "ObjectType = Image\nElementDataFile = other.raw\n");
-  expect_error(ErrorCode::exists, "v.raw", [&] { io::write(volume, folder / "v.mhd", true); });
+  expect_error(ErrorCode::exists, "v.raw", [&] { io::write(volume, folder / "v.mhd", {.overwrite = true}); });
   EXPECT_EQ(read_bytes(folder / "v.raw"), "mine");
   EXPECT_EQ(folder.names(), (std::vector<std::string>{"v.mhd", "v.raw"}));
 }
@@ -192,8 +192,8 @@ TEST(Formats, EqualVolumesGiveEqualBytes) {
   TemporaryFolder folder;
   const Volume volume = sample_volume({.geometry = oblique({9, 8, 7}), .dtype = DataType::float32});
   for (const std::string& format : kFormats) {
-    io::write(volume, folder / ("a." + format), false);
-    io::write(volume, folder / ("b." + format), false);
+    io::write(volume, folder / ("a." + format));
+    io::write(volume, folder / ("b." + format));
   }
   for (const std::string extension : {".nrrd", ".mha", ".raw"})
     EXPECT_EQ(read_bytes(folder / ("a" + extension)), read_bytes(folder / ("b" + extension)));
@@ -202,9 +202,9 @@ TEST(Formats, EqualVolumesGiveEqualBytes) {
 TEST(Formats, FilesCutShortAreErrors) {
   TemporaryFolder folder;
   const Volume volume = sample_volume({.geometry = oblique({20, 20, 20}), .dtype = DataType::int16});
-  io::write(volume, folder / "v.nrrd", false);
-  io::write(volume, folder / "v.mha", false);
-  io::write(volume, folder / "v.mhd", false);
+  io::write(volume, folder / "v.nrrd");
+  io::write(volume, folder / "v.mha");
+  io::write(volume, folder / "v.mhd");
   for (const std::string name : {"v.nrrd", "v.mha", "v.raw", "v.mhd"}) {
     const std::string whole = read_bytes(folder / name);
     for (const std::size_t cut : {std::size_t(1), std::size_t(8), std::size_t(100), whole.size() / 2, whole.size()}) {
@@ -544,7 +544,7 @@ TEST(Formats, NonFiniteVoxelsAreKeptAndCounted) {
   volume.data_as<float>()[4] = std::numeric_limits<float>::quiet_NaN();
   volume.data_as<float>()[5] = std::numeric_limits<float>::infinity();
   for (const std::string& format : kFormats) {
-    io::write(volume, folder / ("v." + format), false);
+    io::write(volume, folder / ("v." + format));
     Notices notices;
     const Volume back = io::read(file_source(folder / ("v." + format)), Buffer::host, notices);
     EXPECT_EQ(std::memcmp(back.data(), volume.data(), volume.info().bytes()), 0);

@@ -652,7 +652,7 @@ TEST_F(Nifti, TakesAnyPath) {
   write_bytes(path, NiftiSample().file());
   Volume volume = std::move(read(path).volume);
   EXPECT_EQ(volume.info().value_count(), 120);
-  write_nifti(volume, folder_ / "neu é/画 像.nii.gz", false);
+  write_nifti(volume, folder_ / "neu é/画 像.nii.gz");
   EXPECT_EQ(read(folder_ / "neu é/画 像.nii.gz").values<float>(), counting<float>(120));
 }
 
@@ -914,7 +914,7 @@ Geometry oblique(const Index3& size = {5, 4, 3}) {
 class NiftiWriting : public ::testing::TestWithParam<const char*> {
  protected:
   Read round_trip(const Volume& volume) {
-    write_nifti(volume, path(), true);
+    write_nifti(volume, path(), {.overwrite = true});
     EXPECT_EQ(folder_.names(), (std::vector<std::string>{std::string("w") + GetParam()})) << "and no partial file";
     Read result = read(path());
     EXPECT_EQ(result.codes(), Codes{});
@@ -1026,25 +1026,25 @@ TEST_P(NiftiWriting, WritesEveryFieldThatReadersLookAt) {
 
 TEST_P(NiftiWriting, EqualVolumesGiveEqualFiles) {
   const Volume volume = volume_of<float>(info_of(oblique({40, 30, 20})));
-  write_nifti(volume, path(), true);
+  write_nifti(volume, path(), {.overwrite = true});
   const std::string first = read_bytes(path());
-  write_nifti(volume, path(), true);
+  write_nifti(volume, path(), {.overwrite = true});
   EXPECT_EQ(read_bytes(path()), first);
 }
 
 TEST_P(NiftiWriting, RefusesAnExistingFile) {
   write_bytes(path(), "old");
   const Volume volume = volume_of<float>(info_of(oblique()));
-  expect_error(ErrorCode::exists, "exists", [&] { write_nifti(volume, path(), false); });
+  expect_error(ErrorCode::exists, "exists", [&] { write_nifti(volume, path()); });
   EXPECT_EQ(read_bytes(path()), "old");
 }
 
 TEST_P(NiftiWriting, RefusesAGridThatFloatCannotHold) {
   const Geometry far = Geometry::from_spacing({5, 4, 3}, {0.001, 0.001, 0.001}, {100.000003, 0, 0});
   const Volume volume = volume_of<float>(info_of(far));
-  expect_error(ErrorCode::unsupported, ".nrrd", [&] { write_nifti(volume, path(), false); });
+  expect_error(ErrorCode::unsupported, ".nrrd", [&] { write_nifti(volume, path()); });
   const Volume huge = volume_of<float>(info_of(Geometry::from_spacing({5, 4, 3}, {1e39, 1e39, 1e39})));
-  expect_error(ErrorCode::unsupported, ".nrrd", [&] { write_nifti(huge, path(), false); });
+  expect_error(ErrorCode::unsupported, ".nrrd", [&] { write_nifti(huge, path()); });
   EXPECT_TRUE(folder_.names().empty());
 }
 
@@ -1055,7 +1055,7 @@ TEST_P(NiftiWriting, ReportsAFileThatMayNotGrow) {
   const auto handler = ::signal(SIGXFSZ, SIG_IGN);
   const Volume volume = volume_of<float>(info_of(oblique({40, 30, 20})));
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  expect_error(ErrorCode::output, "ulimit -f", [&] { write_nifti(volume, path(), false); });
+  expect_error(ErrorCode::output, "ulimit -f", [&] { write_nifti(volume, path()); });
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, handler);
   EXPECT_TRUE(folder_.names().empty());
@@ -1063,7 +1063,7 @@ TEST_P(NiftiWriting, ReportsAFileThatMayNotGrow) {
 
 TEST_P(NiftiWriting, MeasuresItsTime) {
   WriteTiming written;
-  write_nifti(volume_of<float>(info_of(oblique({60, 50, 40}))), path(), false, &written);
+  write_nifti(volume_of<float>(info_of(oblique({60, 50, 40}))), path(), {}, &written);
   EXPECT_GT(written.write_ms, 0);
   EXPECT_EQ(written.encode_ms > 0, std::string(GetParam()) == ".nii.gz");
   ReadTiming timing;
@@ -1079,7 +1079,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, NiftiWriting, ::testing::Values(".nii", ".nii.
 TEST_F(Nifti, WritesOnlyNiftiNames) {
   const Volume volume = volume_of<float>(info_of(oblique()));
   for (const char* name : {"a.nrrd", "a.hdr", "a.gz"})
-    expect_error(ErrorCode::usage, ".nii or .nii.gz", [&] { write_nifti(volume, folder_ / name, false); });
+    expect_error(ErrorCode::usage, ".nii or .nii.gz", [&] { write_nifti(volume, folder_ / name); });
   EXPECT_TRUE(folder_.names().empty());
 }
 

@@ -127,7 +127,7 @@ void note_split_series(const std::vector<DicomFile>& files, const std::vector<st
 
 }  // namespace
 
-DicomFolder group_dicom(const std::vector<std::string>& paths) {
+DicomFolder group_dicom(const std::vector<std::string>& paths, const ReadOptions&) {
   DicomFolder folder;
   std::vector<DicomFile> files;
   for (const std::string& path : paths) try {
@@ -163,30 +163,46 @@ DicomFolder group_dicom(const std::vector<std::string>& paths) {
   return folder;
 }
 
-VolumeInfo read_dicom_info(const Source& source, Notices& notices) {
-  return arrange_stack(read_files(source.files), notices).info;
-}
+namespace {
 
-Volume read_dicom(const Source& source, const HostAllocator& allocate, Notices& notices, ReadTiming* timing) {
-  const auto start = Clock::now();
-  std::vector<DicomFile> files = read_files(source.files);
-  const DicomStack stack = arrange_stack(files, notices);
-  Volume volume(stack.info, allocate(stack.info.bytes()));
-  double read_ms = milliseconds_since(start), decode_ms = 0;
-
-  const std::vector<Target> targets = targets_by_file(stack);
-  for (auto target = targets.begin(); target != targets.end();) {
-    DicomFile& file = files[target->file];
-    auto began = Clock::now();
-    const std::vector<std::uint8_t> pixels = read_dicom_pixels(file);
-    read_ms += milliseconds_since(began);
-    began = Clock::now();
-    for (const std::size_t current = target->file; target != targets.end() && target->file == current; ++target)
-      place_frame(file, pixels.data() + target->frame * file.frame_bytes(), *target, volume);
-    decode_ms += milliseconds_since(began);
+class OpenDicom final : public OpenVolume {
+ public:
+  OpenDicom(const Source& source, Notices& notices) : files_(read_files(source.files)) {
+    stack_ = arrange_stack(files_, notices);
+    opening_ms_ = milliseconds_since(start_);
   }
-  if (timing) *timing = {read_ms, decode_ms};
-  return volume;
+
+  const VolumeInfo& info() const override { return stack_.info; }
+
+  Volume read(const HostAllocator& allocate, Notices&, ReadTiming* timing) override {
+    Volume volume(stack_.info, allocate(stack_.info.bytes()));
+    double read_ms = opening_ms_, decode_ms = 0;
+    const std::vector<Target> targets = targets_by_file(stack_);
+    for (auto target = targets.begin(); target != targets.end();) {
+      DicomFile& file = files_[target->file];
+      auto began = Clock::now();
+      const std::vector<std::uint8_t> pixels = read_dicom_pixels(file);
+      read_ms += milliseconds_since(began);
+      began = Clock::now();
+      for (const std::size_t current = target->file; target != targets.end() && target->file == current; ++target)
+        place_frame(file, pixels.data() + target->frame * file.frame_bytes(), *target, volume);
+      decode_ms += milliseconds_since(began);
+    }
+    if (timing) *timing = {read_ms, decode_ms};
+    return volume;
+  }
+
+ private:
+  Clock::time_point start_ = Clock::now();
+  std::vector<DicomFile> files_;
+  DicomStack stack_;
+  double opening_ms_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<OpenVolume> open_dicom(const Source& source, Notices& notices, const ReadOptions&) {
+  return std::make_unique<OpenDicom>(source, notices);
 }
 
 }  // namespace volpipe::io

@@ -7,15 +7,13 @@
 namespace volpipe::io {
 
 /// The volumes among `files`, which lie in one folder.
-DicomFolder group_dicom(const std::vector<std::string>& files);
+DicomFolder group_dicom(const std::vector<std::string>& files, const ReadOptions& options);
 
-/// Header only, for a source with files. Throws Error(input | unsupported), naming the files concerned.
-VolumeInfo read_dicom_info(const Source& source, Notices& notices);
-
-/// Slope and intercept are applied slice by slice; values keep their stored type without them, become int16 or int32
-/// when they are whole numbers common to all slices, float32 otherwise (float64 for more than 16 stored bits). Several
-/// frames a position are frames, RGB is three channels. Throws Error(input | unsupported | out_of_memory).
-Volume read_dicom(const Source& source, const HostAllocator& allocate, Notices& notices, ReadTiming* timing);
+/// For a source with files. Slope and intercept are applied slice by slice; values keep their stored type without them,
+/// become int16 or int32 when they are whole numbers common to all slices, float32 otherwise (float64 for more than 16
+/// stored bits). Several frames a position are frames, RGB is three channels. Throws Error(input | unsupported |
+/// out_of_memory), naming the files concerned.
+std::unique_ptr<OpenVolume> open_dicom(const Source& source, Notices& notices, const ReadOptions& options);
 
 /// One component of whole values within int16, on an unsheared grid; else Error(unsupported). Files are slice_0001.dcm
 /// and so on, the same bytes for the same volume and description. Throws Error(output | exists).

@@ -300,36 +300,54 @@ void note_non_finite(const Volume& volume, Notices& notices) {
 
 }  // namespace
 
-VolumeInfo read_itk_info(const std::string& path, Notices& notices) {
-  return reading(path, [&] { return read_header(path, notices).info; });
-}
+namespace {
 
-Volume read_itk(const std::string& path, const HostAllocator& allocate, Notices& notices, ReadTiming* timing) {
-  return reading(path, [&] {
-    const auto start = Clock::now();
-    const Header header = read_header(path, notices);
-    Volume volume(header.info, allocate(header.info.bytes()));
-    const bool by_itk = header.layout == Layout::unknown || header.payload.encoding == Payload::Encoding::other;
-    if (!by_itk && header.layout == Layout::planar && !header.stored.is_64_bit) {
-      read_payload(header.payload, volume.data(), header.stored_bytes(), header.stored.bytes());
+class OpenItk final : public OpenVolume {
+ public:
+  OpenItk(const std::string& path, Notices& notices) : path_(path), header_(read_header(path, notices)) {
+    opening_ms_ = milliseconds_since(start_);
+  }
+
+  const VolumeInfo& info() const override { return header_.info; }
+
+  Volume read(const HostAllocator& allocate, Notices& notices, ReadTiming* timing) override {
+    return reading(path_, [&] {
+      const auto start = Clock::now();
+      Volume volume(header_.info, allocate(header_.info.bytes()));
+      const bool by_itk = header_.layout == Layout::unknown || header_.payload.encoding == Payload::Encoding::other;
+      if (!by_itk && header_.layout == Layout::planar && !header_.stored.is_64_bit) {
+        read_payload(header_.payload, volume.data(), header_.stored_bytes(), header_.stored.bytes());
+        note_non_finite(volume, notices);
+        if (timing) *timing = {opening_ms_ + milliseconds_since(start), 0};
+        return volume;
+      }
+      std::vector<std::uint8_t> values;
+      if (by_itk) {
+        values = read_with_itk(header_);
+      } else {
+        values.resize(header_.stored_bytes());
+        read_payload(header_.payload, values.data(), values.size(), header_.stored.bytes());
+      }
+      const double read_ms = opening_ms_ + milliseconds_since(start);
+      const auto decoding = Clock::now();
+      unpack_values(values.data(), by_itk || header_.layout == Layout::interleaved, header_, volume);
       note_non_finite(volume, notices);
-      if (timing) *timing = {milliseconds_since(start), 0};
+      if (timing) *timing = {read_ms, milliseconds_since(decoding)};
       return volume;
-    }
-    std::vector<std::uint8_t> values;
-    if (by_itk) {
-      values = read_with_itk(header);
-    } else {
-      values.resize(header.stored_bytes());
-      read_payload(header.payload, values.data(), values.size(), header.stored.bytes());
-    }
-    const double read_ms = milliseconds_since(start);
-    const auto decoding = Clock::now();
-    unpack_values(values.data(), by_itk || header.layout == Layout::interleaved, header, volume);
-    note_non_finite(volume, notices);
-    if (timing) *timing = {read_ms, milliseconds_since(decoding)};
-    return volume;
-  });
+    });
+  }
+
+ private:
+  Clock::time_point start_ = Clock::now();
+  std::string path_;
+  Header header_;
+  double opening_ms_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<OpenVolume> open_itk(const std::string& path, Notices& notices) {
+  return reading(path, [&] { return std::make_unique<OpenItk>(path, notices); });
 }
 
 namespace {
@@ -461,7 +479,7 @@ void send_values(const Volume& volume, Sink&& sink) {
 /// Reads the header of a finished file back and compares it with what was to be written.
 void verify(const std::string& partial, const std::string& path, const VolumeInfo& wanted) {
   Notices ignored;
-  const VolumeInfo found = read_itk_info(partial, ignored);
+  const VolumeInfo found = open_itk(partial, ignored)->info();
   const bool frames_agree = wanted.components == 1 || found.component_axis == wanted.component_axis;
   if (found.dtype != wanted.dtype || found.components != wanted.components || !frames_agree ||
       !same_grid(found.geometry, wanted.geometry, 1e-6))
@@ -470,9 +488,9 @@ void verify(const std::string& partial, const std::string& path, const VolumeInf
         .with_path(path);
 }
 
-void write_nrrd(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing) {
+void write_nrrd(const Volume& volume, const std::string& path, const WriteOptions& options, WriteTiming* timing) {
   const auto start = Clock::now();
-  AtomicFile file(path, overwrite);
+  AtomicFile file(path, options.overwrite);
   const std::string header = nrrd_header(volume.info());
   file.write(header.data(), header.size());
   GzipWriter packer(file, is_floating(volume.dtype()) ? GzipWriter::Level::fast : GzipWriter::Level::dense);
@@ -526,9 +544,9 @@ void write_meta(const Volume& volume, const std::string& path, bool overwrite, W
 
 }  // namespace
 
-void write_itk(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing) {
-  if (is_nrrd(path)) write_nrrd(volume, path, overwrite, timing);
-  else write_meta(volume, path, overwrite, timing);
+void write_itk(const Volume& volume, const std::string& path, const WriteOptions& options, WriteTiming* timing) {
+  if (is_nrrd(path)) write_nrrd(volume, path, options, timing);
+  else write_meta(volume, path, options.overwrite, timing);
 }
 
 void write_png_file(const std::string& path, const std::vector<std::uint8_t>& pixels, int width, int height,

@@ -11,13 +11,8 @@ namespace volpipe::io {
 
 namespace {
 
-VolumeInfo module_read_info(const Source& source, Notices& notices) {
-  return source.is_dicom() ? read_dicom_info(source, notices) : read_itk_info(source.path, notices);
-}
-
-Volume module_read(const Source& source, const HostAllocator& allocate, Notices& notices, ReadTiming* timing) {
-  return source.is_dicom() ? read_dicom(source, allocate, notices, timing)
-                           : read_itk(source.path, allocate, notices, timing);
+std::unique_ptr<OpenVolume> open_with_module(const Source& source, Notices& notices, const ReadOptions& options) {
+  return source.is_dicom() ? open_dicom(source, notices, options) : open_itk(source.path, notices);
 }
 
 /// The library never prints; GDCM's tables are made before threads need them.
@@ -32,7 +27,7 @@ void silence_libraries() {
 }  // namespace
 
 const Module* volpipe_io_module() {
-  static const Module module{group_dicom, module_read_info, module_read, write_itk, write_png_file, write_dicom_slices};
+  static const Module module{group_dicom, open_with_module, write_itk, write_png_file, write_dicom_slices};
   static const bool silenced = (silence_libraries(), true);
   return silenced ? &module : nullptr;
 }

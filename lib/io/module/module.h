@@ -28,10 +28,9 @@ struct DicomFolder {
 
 /// All functions throw volpipe::Error only.
 struct Module {
-  DicomFolder (*group_dicom)(const std::vector<std::string>& files);
-  VolumeInfo (*read_info)(const Source& source, Notices& notices);
-  Volume (*read)(const Source& source, const HostAllocator& allocate, Notices& notices, ReadTiming* timing);
-  void (*write)(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing);
+  DicomFolder (*group_dicom)(const std::vector<std::string>& files, const ReadOptions& options);
+  std::unique_ptr<OpenVolume> (*open)(const Source& source, Notices& notices, const ReadOptions& options);
+  void (*write)(const Volume& volume, const std::string& path, const WriteOptions& options, WriteTiming* timing);
   void (*write_png)(const std::string& path, const std::vector<std::uint8_t>& pixels, int width, int height,
                     int channels);
   void (*write_dicom_series)(const Volume& volume, const std::string& folder, const std::string& series_description);

@@ -135,7 +135,7 @@ void NiftiImageIO::Write(const void* buffer) {
   const bool planar = has_channels(info);
   Buffer voxels = planar ? Buffer::host(info.bytes()) : borrowed(const_cast<void*>(buffer), info.bytes());
   if (planar) transpose(buffer, voxels.data(), info.geometry.voxel_count(), info.components, info.dtype);
-  write_nifti(Volume(info, std::move(voxels)), GetFileName(), true);
+  write_nifti(Volume(info, std::move(voxels)), GetFileName(), {.overwrite = true});
 }
 
 NiftiImageIOFactory::NiftiImageIOFactory() {
