@@ -80,16 +80,14 @@ RunOptions options_of(const Flags& flags) {
 
 void print_scalar(const Pipeline& pipeline, const Item& item, const RunOptions& options) {
   ItemRecord record;
-  const auto context = make_context(options.device.used, options.threads);
-  Images images = read_item(
-      pipeline, item, [&](std::size_t bytes) { return context->allocate_host(bytes); }, options.memory_limit, record);
-  ImageInfos infos;
-  for (const auto& [name, volume] : images) infos.emplace(name, volume.info());
+  const auto context = make_context(options.device.used.front(), options.threads);
+  OpenItem opened(pipeline, item, options.reading, record);
   FileCache cache;
   ItemFiles files(cache, item);
   const ItemKey key{options.seed, item.id, 0};
-  Plan plan = make_plan(pipeline, infos, key, &files);
-  images = compute_item(*context, pipeline, plan, key, files, std::move(images), record);
+  Images images = opened.read([&](std::size_t bytes) { return context->allocate_host(bytes); }, record);
+  Plan plan = make_plan(pipeline, infos_of(images), key, &files);
+  images = compute_item(*context, pipeline, plan, key, files, images, record);
   for (const Notice& notice : record.warnings) spdlog::warn("{}", notice.message);
   std::cout << fmt::format("{}", images.begin()->second.data_as<double>()[0]) << "\n";
 }
@@ -103,7 +101,8 @@ int write_result(const Pipeline& pipeline, const Item& item, const RunOptions& o
   for (const std::string& fault : faults) spdlog::error("{}", fault);
   if (!faults.empty()) return kUsage;
   const std::atomic<int> never{0};
-  const RunRecord run = run_items(pipeline, items, options, never, [](const ItemRecord&, std::size_t, std::size_t) {});
+  RunObserver nobody;
+  const RunRecord run = run_items(pipeline, items, options, never, nobody);
   const ItemRecord& record = run.items.front();
   for (const Notice& notice : record.warnings) spdlog::warn("{}", notice.message);
   if (record.status == ItemStatus::ok) return kSuccess;

@@ -32,6 +32,7 @@ Command add_info(CLI::App& parent);
 Command add_compare(CLI::App& parent);
 Command add_preview(CLI::App& parent);
 Command add_phantom(CLI::App& parent);
+Command add_report(CLI::App& parent);
 Command add_calc(CLI::App& parent);
 Command add_train_landmarks(CLI::App& parent);
 

@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
       "4 outputs cannot be written, 70 internal error, 130/143 interrupted. See 'volpipe COMMAND --help'.");
   std::vector<std::pair<const CLI::App*, Command>> commands;
   for (auto* add : {add_run, add_validate, add_plan, add_stages, add_schema, add_devices, add_info, add_compare,
-                    add_preview, add_phantom, add_calc, add_train_landmarks}) {
+                    add_preview, add_report, add_phantom, add_calc, add_train_landmarks}) {
     Command command = add(app);
     commands.emplace_back(app.get_subcommands({}).back(), std::move(command));
   }

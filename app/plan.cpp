@@ -117,7 +117,7 @@ Json programs_to_json(const Pipeline& pipeline, const Group& group) {
 
 void print(const Pipeline& pipeline, const Item& item, const Plan& plan, const DeviceChoice& device) {
   std::cout << item.id << (pipeline.repeat > 1 ? " (version " + std::to_string(item.repeat) + ")" : "") << " on "
-            << device.used.name() << (device.fallback_reason.empty() ? "" : " (" + device.fallback_reason + ")")
+            << device.name() << (device.fallback_reason.empty() ? "" : " (" + device.fallback_reason + ")")
             << "\n";
   for (const auto& [name, info] : plan.inputs) std::cout << "  in    " << name << ": " << in_words(info) << "\n";
   for (std::size_t i = 0; i < pipeline.stages.size(); ++i)
@@ -172,7 +172,7 @@ Json to_json(const Pipeline& pipeline, const Item& item, const Plan& plan, const
   Json guessed = Json::array();
   for (std::size_t index : plan.guessed) guessed.push_back(pipeline.stages[index].label);
   Json entry = {
-      {"id", item.id},    {"repeat", item.repeat}, {"device", device.used.name()}, {"inputs", images(plan.inputs)},
+      {"id", item.id},    {"repeat", item.repeat}, {"device", device.name()}, {"inputs", images(plan.inputs)},
       {"stages", stages}, {"groups", groups}};
   entry["outputs"] = images(plan.outputs);
   entry["depends_on_voxels"] = guessed;

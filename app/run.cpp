@@ -7,10 +7,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "command.h"
-#include "io/atomic_file.h"
+#include "pipeline/journal.h"
 #include "pipeline/runner.h"
+#include "progress.h"
 #include "settings.h"
 #include "volume/error.h"
 
@@ -29,10 +31,11 @@ void install_signal_handlers() {
 }
 
 struct Flags {
-  std::string spec, output, device = "auto", memory, shard, report, log_file, manifest, progress = "auto";
+  std::string spec, output, device = "auto", memory, device_memory, shard, report, trace, log_file, manifest,
+                            progress = "auto";
   std::vector<std::string> inputs, settings;
   std::string on_error = "skip";
-  bool no_fallback = false, overwrite = false, strict = false, quiet = false, verbose = false;
+  bool no_fallback = false, overwrite = false, resume = false, strict = false, quiet = false, verbose = false;
   bool allow_custom_kernels = false;
   int threads = 0;
   std::string seed = "0";
@@ -46,26 +49,36 @@ void add_options(CLI::App& command, Flags& flags) {
   command.add_option("-o,--output", flags.output, "folder for the results and the report")->required();
   command.add_option("--manifest", flags.manifest,
                      "JSON or CSV, one item a row, columns named after the spec's inputs");
-  command.add_option("--device", flags.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  command.add_option("--device", flags.device, "auto, cpu, cuda, cuda:N, cuda:N,M or cuda:all")->capture_default_str();
   command.add_flag("--no-fallback", flags.no_fallback,
                    "fail instead of using the CPU when the device asked for cannot be used");
   command.add_option("--threads", flags.threads, "host threads (default: those this process may use)")
       ->check(CLI::Range(1, 1024));
-  command.add_option("--memory", flags.memory, "bound on host memory for the volumes in flight, such as 8G");
+  command.add_option("--memory", flags.memory,
+                     "bound on host memory for the volumes in flight, such as 8G (default: half of what is available)");
+  command.add_option("--device-memory", flags.device_memory,
+                     "bound on the memory of each GPU, such as 8G (default: what is free)");
   command.add_flag("--overwrite", flags.overwrite, "replace outputs that exist");
+  command
+      .add_flag("--resume", flags.resume,
+                "leave out items that an earlier run into OUTPUT finished, from the same inputs with the same spec")
+      ->excludes("--overwrite");
   command.add_option("--on-error", flags.on_error, "after a failed item: skip it and go on, or stop")
       ->check(CLI::IsMember({"skip", "stop"}))
       ->capture_default_str();
   command.add_flag("--strict", flags.strict, "a notice about an input is an error");
   command.add_flag("--allow-custom-kernels", flags.allow_custom_kernels,
                    "run the code of the spec's cuda_kernel stages: only for specs that you trust");
-  command.add_option("--shard", flags.shard, "I/N: only every N-th item, starting with the I-th");
+  command.add_option(
+      "--shard", flags.shard,
+      "I/N: only every N-th item, starting with the I-th; auto: the task of an array job (Slurm, PBS, Grid Engine)");
   command.add_option("--set", flags.settings, "NAME=VALUE of a variable of the spec (repeatable)")
       ->allow_extra_args(false);
   command.add_option("--seed", flags.seed, "seed of random parameters")->capture_default_str();
   command.add_option(
       "--report", flags.report,
       "path of the report (default: OUTPUT/volpipe-report.json; of a shard: volpipe-report.I-of-N.json)");
+  command.add_option("--trace", flags.trace, "write a timeline for chrome://tracing or Perfetto to this file");
   command.add_option("--log-file", flags.log_file, "also write the log to this file");
   command.add_flag("-q,--quiet", flags.quiet, "errors only");
   command.add_flag("-v,--verbose", flags.verbose, "also notes and stage times");
@@ -86,63 +99,11 @@ void open_log_file(const Flags& flags) {
   }
 }
 
-/// One line an item, or a bar where somebody watches.
-class Progress {
- public:
-  Progress(const Flags& flags)
-      : quiet_(flags.quiet || flags.progress == "none"),
-        bar_(flags.progress == "bar" || (flags.progress == "auto" && isatty(STDERR_FILENO))) {}
-
-  void operator()(const ItemRecord& item, std::size_t done, std::size_t total) const {
-    if (bar_ && !quiet_) std::fprintf(stderr, "\r\033[K");
-    for (const Notice& notice : item.warnings) spdlog::warn("{}: {}", item.id, notice.message);
-    if (item.status == ItemStatus::failed)
-      spdlog::error("{}: {}{}", item.error_path.empty() ? item.id : item.error_path,
-                    item.error_stage.empty() ? "" : item.error_stage + ": ", item.error_message);
-    for (const StageRecord& stage : item.stages)
-      spdlog::debug("{}: {} on {} ({}): {:.2f} ms", item.id, stage.name, stage.image, item.device, stage.ms);
-    if (quiet_) return;
-    if (bar_) draw(item, done, total);
-    else if (item.status == ItemStatus::ok)
-      spdlog::info("[{}/{}] {} {:.0f} ms on {}", done, total, item.id, item.timing.total, item.device);
-  }
-
- private:
-  static void draw(const ItemRecord& item, std::size_t done, std::size_t total) {
-    constexpr std::size_t width = 30;
-    const std::size_t filled = width * done / total;
-    std::fprintf(stderr, "\r\033[K[%s%s] %zu/%zu %s%s", std::string(filled, '#').c_str(),
-                 std::string(width - filled, '.').c_str(), done, total, item.id.c_str(), done == total ? "\n" : "");
-  }
-
-  bool quiet_, bar_;
-};
-
-void write_report(const Json& report, const std::string& path) {
-  const std::string text = report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  io::AtomicFile file(path, true);
-  file.write(text.data(), text.size());
-  file.commit();
-}
-
-void summarize(const RunRecord& run, const std::string& report_path) {
-  double read = 0, compute = 0, write = 0;
-  for (const ItemRecord& item : run.items) {
-    read += item.timing.read + item.timing.decode;
-    compute += item.timing.upload + item.timing.compute + item.timing.download;
-    write += item.timing.encode + item.timing.write;
-  }
-  spdlog::info(
-      "{} ok, {} failed, {} skipped in {:.2f} s on {} (read {:.0f} ms, compute {:.0f} ms, write {:.0f} ms); report: {}",
-      run.count(ItemStatus::ok), run.count(ItemStatus::failed), run.count(ItemStatus::skipped), run.wall_ms / 1e3,
-      run.device.used.name(), read, compute, write, report_path);
-}
-
 int exit_code_of(const RunRecord& run) {
   for (const ItemRecord& item : run.items)
     if (item.status == ItemStatus::failed && item.error_code == ErrorCode::output) return kOutput;
   if (run.interrupted) return interrupted == SIGTERM ? kTerminated : kInterrupted;
-  return run.count(ItemStatus::ok) == run.items.size() ? kSuccess : kSomeFailed;
+  return run.count(ItemStatus::ok) + run.count(ItemStatus::resumed) == run.items.size() ? kSuccess : kSomeFailed;
 }
 
 void make_output_folder(const std::string& path) {
@@ -167,10 +128,8 @@ void check_given_code(const Pipeline& pipeline, const Flags& flags) {
                                       "--allow-custom-kernels if you trust it");
 }
 
-std::string report_path_of(const Flags& flags, int shard, int shards) {
-  if (!flags.report.empty()) return flags.report;
-  const std::string part = shards > 1 ? "." + std::to_string(shard) + "-of-" + std::to_string(shards) : "";
-  return flags.output + "/volpipe-report" + part + ".json";
+std::string report_path_of(const Flags& flags, const Shard& shard) {
+  return flags.report.empty() ? flags.output + "/volpipe-report" + shard.suffix() + ".json" : flags.report;
 }
 
 int run(const Flags& flags) {
@@ -187,7 +146,8 @@ int run(const Flags& flags) {
   options.device = choose_device(flags.device, options.allow_fallback);
   options.threads = flags.threads;
   options.memory_limit = flags.memory.empty() ? 0 : parse_bytes(flags.memory);
-  options.overwrite = flags.overwrite;
+  options.device_memory = flags.device_memory.empty() ? 0 : parse_bytes(flags.device_memory);
+  options.overwrite = flags.overwrite || flags.resume;
   options.stop_on_error = flags.on_error == "stop";
   options.strict = flags.strict;
   options.seed = parse_seed(flags.seed);
@@ -195,11 +155,13 @@ int run(const Flags& flags) {
   for (const Notice& notice : pipeline.notices.list()) spdlog::warn("{}", notice.message);
   Items items = collect_items(pipeline, flags.inputs, flags.manifest);
   for (const Notice& notice : items.notices.list()) spdlog::warn("{}", notice.message);
-  const auto [shard, shards] = flags.shard.empty() ? std::pair{1, 1} : parse_shard(flags.shard);
-  const std::string report_path = report_path_of(flags, shard, shards);
-  std::vector<std::string> output_faults = check_output_paths(pipeline, items, flags.output, {report_path, flags.log_file});
-  take_shard(items, shard, shards);
-  if (!flags.overwrite)
+  const Shard shard = flags.shard.empty() ? Shard{} : parse_shard(flags.shard);
+  const std::string report_path = report_path_of(flags, shard);
+  const std::string journal = journal_name(shard);
+  std::vector<std::string> output_faults = check_output_paths(
+      pipeline, items, flags.output, {report_path, flags.log_file, flags.trace, flags.output + "/" + journal});
+  take_shard(items, shard);
+  if (!options.overwrite)
     for (std::string& fault : existing_outputs(pipeline, items, flags.output))
       output_faults.push_back(std::move(fault));
   for (const std::string& fault : output_faults) spdlog::error("{}", fault);
@@ -207,12 +169,31 @@ int run(const Flags& flags) {
   make_output_folder(flags.output);
   open_log_file(flags);
   if (!options.device.fallback_reason.empty())
-    spdlog::log(flags.device == "auto" ? spdlog::level::info : spdlog::level::warn, "running on the CPU: {}",
-                options.device.fallback_reason);
+    spdlog::log(flags.device == "auto" ? spdlog::level::info : spdlog::level::warn, "running on {}: {}",
+                options.device.name(), options.device.fallback_reason);
 
-  const RunRecord record = run_items(pipeline, items, options, interrupted, Progress(flags));
-  write_report(make_report(record, pipeline, command_line()), report_path);
-  summarize(record, report_path);
+  const std::string key = run_key(pipeline, options.seed, Json::object());
+  std::vector<ItemRecord> resumed;
+  std::vector<long> earlier;
+  if (flags.resume) {
+    const FinishedItems finished(flags.output);
+    earlier = finished.processes(journal);
+    resumed = take_finished(items, finished, key);
+  }
+  Journal written(flags.output, journal, key, flags.resume);
+  options.journal = &written;
+  remove_partial_files(pipeline, items, flags.output, earlier);
+  std::optional<Trace> trace;
+  if (!flags.trace.empty()) options.trace = &trace.emplace(flags.trace);
+
+  Progress progress(progress_style(flags.progress, flags.quiet));
+  RunRecord record = run_items(pipeline, items, options, interrupted, progress);
+  progress.end();
+  record.add_resumed(std::move(resumed));
+  Json report = make_report(record, pipeline, command_line());
+  if (!shard.whole()) report["shard"] = {{"index", shard.index}, {"count", shard.count}};
+  write_json(report, report_path);
+  print_summary(record, report_path);
   return exit_code_of(record);
 }
 

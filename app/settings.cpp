@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "io/atomic_file.h"
 #include "volume/error.h"
 
 namespace volpipe::app {
@@ -48,15 +49,11 @@ std::uint64_t parse_seed(const std::string& text) {
   return seed;
 }
 
-std::pair<int, int> parse_shard(const std::string& text) {
-  int index = 0, count = 0;
-  const char* end = text.data() + text.size();
-  const auto first = std::from_chars(text.data(), end, index);
-  const bool slash = first.ptr != end && *first.ptr == '/';
-  const auto second = slash ? std::from_chars(first.ptr + 1, end, count) : first;
-  if (!slash || first.ec != std::errc{} || second.ec != std::errc{} || second.ptr != end || index < 1 || index > count)
-    throw Error(ErrorCode::usage, "--shard '" + text + "' must be I/N with 1 <= I <= N");
-  return {index, count};
+void write_json(const Json& json, const std::string& path) {
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  io::AtomicFile file(path, true);
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 }  // namespace volpipe::app

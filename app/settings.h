@@ -18,8 +18,7 @@ std::size_t parse_bytes(const std::string& text);
 /// A whole number from 0 to 2^64 - 1. Throws Error(usage).
 std::uint64_t parse_seed(const std::string& text);
 
-/// "3/16" -> {3, 16}. Throws Error(usage).
-std::pair<int, int> parse_shard(const std::string& text);
-
+/// Writes `json` as text of two-space steps, whole or not at all; replaces what is there. Throws Error(output).
+void write_json(const Json& json, const std::string& path);
 
 }  // namespace volpipe::app

@@ -1,6 +1,7 @@
 #include "device/context.h"
 
 #include <chrono>
+#include <cstring>
 #include <fstream>
 
 #include "device/cuda_hooks.h"
@@ -31,6 +32,11 @@ class CpuContext final : public DeviceContext {
   std::unique_ptr<DeviceContext> sibling() override { return std::make_unique<CpuContext>(host()); }
   Buffer allocate(std::size_t bytes) override { return host().memory->allocate(bytes); }
   Volume to_device(Volume volume) override { return volume; }
+  Volume copy_to_device(const Volume& volume) override {
+    Volume copy(volume.info(), allocate(volume.info().bytes()));
+    std::memcpy(copy.data(), volume.data(), volume.info().bytes());
+    return copy;
+  }
   Volume to_host(Volume volume) override { return volume; }
   void synchronize() override {}
   std::unique_ptr<TimePoint> record_time() override { return std::make_unique<HostTimePoint>(); }

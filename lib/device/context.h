@@ -55,6 +55,8 @@ class DeviceContext {
 
   /// Host volume -> device volume and back; one transfer each, the identity on the CPU.
   virtual Volume to_device(Volume volume) = 0;
+  /// The same, and the host volume stays.
+  virtual Volume copy_to_device(const Volume& volume) = 0;
   virtual Volume to_host(Volume volume) = 0;
 
   /// Waits for all queued work, and throws what it failed with.

@@ -8,7 +8,15 @@
 
 #include "volume/error.h"
 
+/// Defined by tests alone, in a library that they preload: 1 lets a call fail for want of memory, 2 for a broken device.
+extern "C" __attribute__((weak)) int volpipe_injected_cuda_fault();
+
 namespace volpipe::cuda {
+
+cudaError_t injected_fault() {
+  const int fault = volpipe_injected_cuda_fault ? volpipe_injected_cuda_fault() : 0;
+  return fault == 0 ? cudaSuccess : fault == 1 ? cudaErrorMemoryAllocation : cudaErrorLaunchFailure;
+}
 
 void check(cudaError_t status, const char* call, const char* file, int line) {
   if (status == cudaSuccess) return;
@@ -46,14 +54,15 @@ class DevicePool {
   void* allocate(std::size_t bytes, cudaStream_t stream) {
     void* data = nullptr;
     const std::size_t request = std::max<std::size_t>(bytes, 1);
-    cudaError_t status = cudaMallocFromPoolAsync(&data, request, pool_, stream);
+    cudaError_t status = injected_fault();
+    if (status == cudaSuccess) status = cudaMallocFromPoolAsync(&data, request, pool_, stream);
     if (status == cudaErrorMemoryAllocation) {  // one retry with the freed caches given back
       cudaGetLastError();
       VOLPIPE_CHECK_CUDA(cudaStreamSynchronize(stream));
       VOLPIPE_CHECK_CUDA(cudaMemPoolTrimTo(pool_, 0));
       status = cudaMallocFromPoolAsync(&data, request, pool_, stream);
     }
-    VOLPIPE_CHECK_CUDA(status);
+    check(status, "cudaMallocFromPoolAsync", __FILE__, __LINE__);
     return data;
   }
 
@@ -154,7 +163,9 @@ class CudaContext final : public DeviceContext {
     return Buffer(memory_->allocate(bytes), bytes, device(), memory_);
   }
 
-  Volume to_device(Volume volume) override {
+  Volume to_device(Volume volume) override { return copy_to_device(volume); }
+
+  Volume copy_to_device(const Volume& volume) override {
     make_current(device().index());
     const std::size_t bytes = volume.info().bytes();
     Volume result(volume.info(), allocate(bytes));

@@ -13,7 +13,15 @@ namespace volpipe::cuda {
 
 /// Throws Error(out_of_memory | device) with the call's text and place; clears the sticky error.
 void check(cudaError_t status, const char* call, const char* file, int line);
-#define VOLPIPE_CHECK_CUDA(call) ::volpipe::cuda::check((call), #call, __FILE__, __LINE__)
+/// What a test wants the next call to fail with instead of being made; success in every other program.
+cudaError_t injected_fault();
+#define VOLPIPE_CHECK_CUDA(call)                                                           \
+  ::volpipe::cuda::check(                                                                  \
+      [&] {                                                                                \
+        const cudaError_t fault = ::volpipe::cuda::injected_fault();                       \
+        return fault == cudaSuccess ? (call) : fault;                                      \
+      }(),                                                                                 \
+      #call, __FILE__, __LINE__)
 
 /// The context's stream, with its device made current on this host thread.
 cudaStream_t stream_of(DeviceContext& context);

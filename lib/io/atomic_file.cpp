@@ -113,6 +113,14 @@ void sync_folder(const std::string& path) {
 
 }  // namespace
 
+bool is_partial_file_of(const std::string& name, long process) {
+  const std::size_t mark = name.rfind(".partial");
+  const std::size_t dot = mark == std::string::npos || mark == 0 ? mark : name.rfind('.', mark - 1);
+  if (!name.starts_with('.') || dot == std::string::npos || dot == 0) return false;
+  const std::string number = std::to_string(process), held = name.substr(dot + 1, mark - dot - 1);
+  return held == number || held.starts_with(number + "-");
+}
+
 std::string explain_output_failure(int system_error, const std::string& path) {
   const std::string folder = std::string("'").append(folder_of(path)).append("'");
   switch (system_error) {

@@ -50,6 +50,9 @@ class AtomicFile {
   std::uint64_t bytes_written_ = 0;
 };
 
+/// True for the name of an unfinished file that process `process` left.
+bool is_partial_file_of(const std::string& name, long process);
+
 /// Why an output operation failed, in plain words with the folder or file concerned and what to do.
 std::string explain_output_failure(int system_error, const std::string& path);
 

@@ -14,6 +14,12 @@ namespace volpipe {
 /// The volumes of an item on one device, by image name.
 using Images = std::map<std::string, Volume>;
 
+inline ImageInfos infos_of(const Images& images) {
+  ImageInfos infos;
+  for (const auto& [name, volume] : images) infos.emplace(name, volume.info());
+  return infos;
+}
+
 inline FindImage finder(const Images& images) {
   return [&images](const std::string& name) -> const Volume& { return images.at(name); };
 }

@@ -43,6 +43,7 @@ auto& cached(Map& map, const std::string& path, Read&& read) {
 }  // namespace
 
 const VolumeInfo& FileCache::info(const std::string& path) {
+  const std::lock_guard lock(mutex_);
   return cached(infos_, path, [&] {
     Notices ignored;
     return io::read_info(source_of(path), ignored);
@@ -50,6 +51,7 @@ const VolumeInfo& FileCache::info(const std::string& path) {
 }
 
 std::shared_ptr<const Volume> FileCache::volume(const std::string& path) {
+  const std::lock_guard lock(mutex_);
   return cached(volumes_, path, [&] {
     Notices ignored;
     return std::make_shared<const Volume>(io::read(
@@ -58,12 +60,14 @@ std::shared_ptr<const Volume> FileCache::volume(const std::string& path) {
 }
 
 const std::string& FileCache::bytes(const std::string& path) {
+  const std::lock_guard lock(mutex_);
   return cached(bytes_, path, [&] { return read_bytes(path); });
 }
 
-VolumeInfo ItemFiles::info(const std::string& path) { return of(path).info(resolved(path)); }
-std::shared_ptr<const Volume> ItemFiles::volume(const std::string& path) { return of(path).volume(resolved(path)); }
-std::string ItemFiles::bytes(const std::string& path) { return of(path).bytes(resolved(path)); }
+VolumeInfo ItemFiles::info(const std::string& path) { return of(path).info(noted(path)); }
+std::shared_ptr<const Volume> ItemFiles::volume(const std::string& path) { return of(path).volume(noted(path)); }
+std::string ItemFiles::bytes(const std::string& path) { return of(path).bytes(noted(path)); }
+std::string ItemFiles::noted(const std::string& path) { return *used_.insert(resolved(path)).first; }
 std::string ItemFiles::resolved(const std::string& path) { return filled_in(path, "", item_); }
 
 }  // namespace volpipe

@@ -3,6 +3,8 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "pipeline/items.h"
@@ -10,7 +12,7 @@
 
 namespace volpipe {
 
-/// Keeps what was read for as long as it lives. Not for several threads at once.
+/// Keeps what was read for as long as it lives. Several threads that want one file wait for one reading of it.
 class FileCache {
  public:
   const VolumeInfo& info(const std::string& path);
@@ -18,6 +20,7 @@ class FileCache {
   const std::string& bytes(const std::string& path);
 
  private:
+  std::mutex mutex_;
   std::map<std::string, VolumeInfo> infos_;
   std::map<std::string, std::shared_ptr<const Volume>> volumes_;
   std::map<std::string, std::string> bytes_;
@@ -32,12 +35,17 @@ class ItemFiles final : public StageFiles {
   std::string bytes(const std::string& path) override;
   std::string resolved(const std::string& path) override;
 
+  /// Paths of all files that were asked for so far.
+  const std::set<std::string>& used() const { return used_; }
+
  private:
+  std::string noted(const std::string& path);
   FileCache& of(const std::string& path) { return path.find('{') == std::string::npos ? cache_ : own_; }
 
   FileCache& cache_;
   FileCache own_;
   const Item& item_;
+  std::set<std::string> used_;
 };
 
 }  // namespace volpipe

@@ -239,14 +239,15 @@ void repeat_items(std::int64_t repeat, std::vector<Item>& items) {
 
 }  // namespace
 
-Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& inputs, const std::string& manifest) {
+Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& inputs, const std::string& manifest,
+                    const io::ReadOptions& reading) {
   Items result;
   std::vector<io::Source> sources;
   std::set<std::string> seen;
   for (const std::string& input : expand_lists(inputs)) {
     io::Found found = [&] {
       try {
-        return io::find_sources(input);
+        return io::find_sources(input, reading);
       } catch (const Error& error) {
         const std::string reason = error.what();
         throw Error(ErrorCode::usage,
@@ -270,15 +271,21 @@ Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& in
   return result;
 }
 
-void take_shard(Items& items, int index, int count) {
-  std::vector<Item> mine;
-  for (std::size_t i = std::size_t(index - 1); i < items.items.size(); i += std::size_t(count))
-    mine.push_back(std::move(items.items[i]));
-  items.items = std::move(mine);
-  std::vector<ItemFault> faults;
-  for (std::size_t i = std::size_t(index - 1); i < items.faults.size(); i += std::size_t(count))
-    faults.push_back(std::move(items.faults[i]));
-  items.faults = std::move(faults);
+namespace {
+
+template <class T>
+void take_every(std::vector<T>& list, const Shard& shard) {
+  std::vector<T> mine;
+  for (std::size_t i = std::size_t(shard.index - 1); i < list.size(); i += std::size_t(shard.count))
+    mine.push_back(std::move(list[i]));
+  list = std::move(mine);
+}
+
+}  // namespace
+
+void take_shard(Items& items, const Shard& shard) {
+  take_every(items.items, shard);
+  take_every(items.faults, shard);
 }
 
 std::string filled_in(const std::string& text, const std::string& image, const Item& item) {

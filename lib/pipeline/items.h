@@ -7,6 +7,7 @@
 
 #include "io/io.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/shard.h"
 
 namespace volpipe {
 
@@ -35,10 +36,11 @@ struct Items {
 /// `inputs`: files, folders, @LIST (one path a line), "-" (paths on standard input). `manifest`: a JSON list of objects
 /// or a CSV with a header row, one item a row, columns named after images (and optionally "id"); relative paths are
 /// relative to the manifest. Throws Error(usage) when an input does not exist or nothing was found.
-Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& inputs, const std::string& manifest);
+Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& inputs, const std::string& manifest,
+                    const io::ReadOptions& reading = {});
 
-/// Part `index` of `count` (1-based), every count-th item of the sorted list.
-void take_shard(Items& items, int index, int count);
+/// The shard's part: every count-th item of the sorted list, and of the faults.
+void take_shard(Items& items, const Shard& shard);
 
 /// Path of an output below `output_directory`. Throws Error(usage) when it would leave it.
 std::string output_path(const OutputSpec& output, const Item& item, const std::string& output_directory);

@@ -480,10 +480,10 @@ class SpecReader {
   void read_output(const std::string& name, const Json& entry, const std::string& pointer) {
     if (!known_image(name, pointer)) return;
     if (!entry.is_object()) {
-      faults_.add(pointer, "must be an object with 'path' and, if wanted, 'dtype', got " + entry.dump());
+      faults_.add(pointer, "must be an object with 'path' and, if wanted, 'dtype' and 'compression', got " + entry.dump());
       return;
     }
-    check_keys(entry, {"path", "dtype"}, pointer);
+    check_keys(entry, {"path", "dtype", "compression"}, pointer);
     OutputSpec output{name, text(entry, "path", pointer, default_path(find_image(name)->suffix)), {}};
     check_path(output.path, pointer + "/path");
     if (entry.contains("dtype")) {
@@ -493,6 +493,11 @@ class SpecReader {
       if (!output.dtype)
         faults_.add(pointer + "/dtype", "'dtype' must be one of " + quoted_list(names) + did_you_mean(dtype, names) +
                                             ", got '" + dtype + "'");
+    }
+    if (const auto level = entry.find("compression"); level != entry.end()) {
+      if (!level->is_number_integer() || *level < 1 || *level > 3)
+        faults_.add(pointer + "/compression", "'compression' must be 1 (fast), 2 or 3 (dense), got " + level->dump());
+      else output.compression = level->get<int>();
     }
     pipeline_.outputs.push_back(std::move(output));
   }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
+#include <tuple>
 
 #include "device/cuda_hooks.h"
 #include "volume/error.h"
@@ -36,56 +38,20 @@ std::size_t peak_host_bytes() {
   return std::size_t(usage.ru_maxrss) * 1024;
 }
 
-Json to_json(const std::vector<Notice>& notices) {
+Json notices_to_json(const std::vector<Notice>& notices) {
   Json list = Json::array();
   for (const Notice& notice : notices) list.push_back({{"code", notice.code}, {"message", notice.message}});
   return list;
 }
 
-Json to_json(const std::vector<ImageRecord>& images) {
+Json images_to_json(const std::vector<ImageRecord>& images) {
   Json list = Json::array();
   for (const ImageRecord& image : images) {
     Json entry = {{"name", image.name}, {"path", image.path}};
-    entry.update(volpipe::to_json(image.info));
+    entry.update(to_json(image.info));
     list.push_back(std::move(entry));
   }
   return list;
-}
-
-Json to_json(const ItemRecord& item) {
-  const ItemTiming& t = item.timing;
-  Json stages = Json::array();
-  for (const StageRecord& stage : item.stages)
-    stages.push_back({{"op", stage.op},
-                      {"name", stage.name},
-                      {"image", stage.image},
-                      {"ms", stage.ms},
-                      {"device", item.device},
-                      {"group", stage.group}});
-  Json entry = {{"id", item.id},
-                {"repeat", item.repeat},
-                {"status", to_string(item.status)},
-                {"inputs", to_json(item.inputs)},
-                {"outputs", to_json(item.outputs)}};
-  entry["device"] = item.device;
-  if (!item.fallback_reason.empty()) entry["fallback_reason"] = item.fallback_reason;
-  entry["timing_ms"] = {{"read", t.read},         {"decode", t.decode}, {"upload", t.upload}, {"compute", t.compute},
-                        {"download", t.download}, {"encode", t.encode}, {"write", t.write},   {"total", t.total}};
-  entry["transfers"] = {{"h2d_count", item.transfers.h2d_count},
-                        {"h2d_bytes", item.transfers.h2d_bytes},
-                        {"d2h_count", item.transfers.d2h_count},
-                        {"d2h_bytes", item.transfers.d2h_bytes}};
-  entry["stages"] = std::move(stages);
-  for (const auto& [label, parameters] : item.drawn)
-    entry["drawn"].push_back({{"name", label}, {"parameters", parameters}});
-  entry["saturated_voxels"] = item.saturated_voxels;
-  entry["warnings"] = to_json(item.warnings);
-  if (item.status == ItemStatus::failed)
-    entry["error"] = {{"stage", item.error_stage},
-                      {"code", to_string(item.error_code)},
-                      {"message", item.error_message},
-                      {"path", item.error_path}};
-  return entry;
 }
 
 Json throughput(const RunRecord& run) {
@@ -110,6 +76,8 @@ std::string_view to_string(ItemStatus status) {
       return "ok";
     case ItemStatus::failed:
       return "failed";
+    case ItemStatus::resumed:
+      return "resumed";
     case ItemStatus::skipped:
       break;
   }
@@ -119,6 +87,13 @@ std::string_view to_string(ItemStatus status) {
 std::size_t RunRecord::count(ItemStatus status) const {
   return std::size_t(
       std::count_if(items.begin(), items.end(), [status](const ItemRecord& item) { return item.status == status; }));
+}
+
+void RunRecord::add_resumed(std::vector<ItemRecord> records) {
+  items.insert(items.end(), std::make_move_iterator(records.begin()), std::make_move_iterator(records.end()));
+  std::stable_sort(items.begin(), items.end(), [](const ItemRecord& a, const ItemRecord& b) {
+    return std::tie(a.id, a.repeat) < std::tie(b.id, b.repeat);
+  });
 }
 
 Json to_json(const Geometry& geometry) {
@@ -142,6 +117,53 @@ Json to_json(const VolumeInfo& info) {
   return entry;
 }
 
+Json to_json(const ItemRecord& item) {
+  if (item.earlier) {
+    Json entry = *item.earlier;
+    entry["status"] = to_string(item.status);
+    return entry;
+  }
+  const ItemTiming& t = item.timing;
+  Json stages = Json::array();
+  for (const StageRecord& stage : item.stages)
+    stages.push_back({{"op", stage.op},
+                      {"name", stage.name},
+                      {"image", stage.image},
+                      {"ms", stage.ms},
+                      {"device", item.device},
+                      {"group", stage.group}});
+  Json entry = {{"id", item.id},
+                {"repeat", item.repeat},
+                {"status", to_string(item.status)},
+                {"inputs", images_to_json(item.inputs)},
+                {"outputs", images_to_json(item.outputs)}};
+  entry["device"] = item.device;
+  if (!item.fallback_reason.empty()) entry["fallback_reason"] = item.fallback_reason;
+  entry["timing_ms"] = {{"read", t.read},         {"decode", t.decode}, {"upload", t.upload}, {"compute", t.compute},
+                        {"download", t.download}, {"encode", t.encode}, {"write", t.write},   {"total", t.total}};
+  entry["transfers"] = {{"h2d_count", item.transfers.h2d_count},
+                        {"h2d_bytes", item.transfers.h2d_bytes},
+                        {"d2h_count", item.transfers.d2h_count},
+                        {"d2h_bytes", item.transfers.d2h_bytes}};
+  entry["stages"] = std::move(stages);
+  for (const auto& [label, parameters] : item.drawn)
+    entry["drawn"].push_back({{"name", label}, {"parameters", parameters}});
+  entry["saturated_voxels"] = item.saturated_voxels;
+  entry["warnings"] = notices_to_json(item.warnings);
+  if (item.status == ItemStatus::failed)
+    entry["error"] = {{"stage", item.error_stage},
+                      {"code", to_string(item.error_code)},
+                      {"message", item.error_message},
+                      {"path", item.error_path}};
+  return entry;
+}
+
+std::string DeviceChoice::name() const {
+  std::string text = used.front().name();
+  for (std::size_t i = 1; i < used.size(); ++i) text += "," + std::to_string(used[i].index());
+  return text;
+}
+
 Json make_report(const RunRecord& run, const Pipeline& pipeline, const std::vector<std::string>& command_line) {
   Json devices = Json::array();
   for (const DeviceInfo& device : list_devices())
@@ -161,7 +183,7 @@ Json make_report(const RunRecord& run, const Pipeline& pipeline, const std::vect
   report["host"] = {{"name", host_name()}, {"threads", run.threads}};
   report["devices"] = std::move(devices);
   report["device_requested"] = run.device.requested;
-  report["device_used"] = run.device.used.name();
+  report["device_used"] = run.device.name();
   report["fallback_reason"] = run.device.fallback_reason.empty() ? Json(nullptr) : Json(run.device.fallback_reason);
   report["interrupted"] = run.interrupted;
   report["wall_ms"] = run.wall_ms;
@@ -169,11 +191,11 @@ Json make_report(const RunRecord& run, const Pipeline& pipeline, const std::vect
                       {"ok", run.count(ItemStatus::ok)},
                       {"failed", run.count(ItemStatus::failed)},
                       {"skipped", run.count(ItemStatus::skipped)},
-                      {"resumed", 0}};
+                      {"resumed", run.count(ItemStatus::resumed)}};
   report["throughput"] = throughput(run);
   report["peak_host_bytes"] = peak_host_bytes();
   report["peak_device_bytes"] = run.peak_device_bytes;
-  report["warnings"] = to_json(run.notices);
+  report["warnings"] = notices_to_json(run.notices);
   report["items"] = std::move(items);
   return report;
 }

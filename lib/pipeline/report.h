@@ -1,6 +1,7 @@
 // What happened to each item, and the report made of it.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,7 @@
 
 namespace volpipe {
 
-enum class ItemStatus : std::uint8_t { ok, failed, skipped };
+enum class ItemStatus : std::uint8_t { ok, failed, skipped, resumed };
 std::string_view to_string(ItemStatus status);
 
 /// One image of an item as read or as written.
@@ -35,6 +36,7 @@ struct ItemRecord {
   std::uint32_t repeat = 0;  ///< which of the item's versions
   ItemStatus status = ItemStatus::skipped;
   std::vector<ImageRecord> inputs, outputs;
+  std::vector<std::string> saved_maps;  ///< paths of the maps that were written
   std::string device;           ///< "cpu", "cuda:0"
   std::string fallback_reason;  ///< why another device than the run's was used
   ItemTiming timing;
@@ -45,13 +47,16 @@ struct ItemRecord {
   std::int64_t saturated_voxels = 0;
   ErrorCode error_code = ErrorCode::internal;
   std::string error_stage, error_message, error_path;
+  std::shared_ptr<const Json> earlier;  ///< resumed: its entry in the report of the run that made it
 };
 
 /// What was asked for and used.
 struct DeviceChoice {
   std::string requested;  ///< as written by the user
-  Device used = Device::cpu();
+  std::vector<Device> used{Device::cpu()};
   std::string fallback_reason;  ///< empty when the request was met
+
+  std::string name() const;  ///< "cpu", "cuda:0", "cuda:0,1"
 };
 
 struct RunRecord {
@@ -64,10 +69,14 @@ struct RunRecord {
   bool interrupted = false;
 
   std::size_t count(ItemStatus status) const;
+  /// Puts records of an earlier run in their places.
+  void add_resumed(std::vector<ItemRecord> records);
 };
 
 /// The JSON of geometry used by the report, `info` and `plan`: size, spacing, origin, orientation, affine (RAS mm).
 Json to_json(const Geometry& geometry);
+/// The report's entry of one item.
+Json to_json(const ItemRecord& item);
 /// dtype, components, kind and geometry.
 Json to_json(const VolumeInfo& info);
 

@@ -49,7 +49,8 @@ Json spec_schema() {
           {"additionalProperties", false},
           {"properties",
            {{"path", name},
-            {"dtype", {{"enum", {"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"}}}}}}}}}},
+            {"dtype", {{"enum", {"uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float64"}}}},
+            {"compression", {{"type", "integer"}, {"minimum", 1}, {"maximum", 3}}}}}}}}},
       {"fuse", {{"enum", {"auto", "all", "none"}}}},
       {"repeat", {{"type", "integer"}, {"minimum", 1}, {"maximum", 1000000}}}};
   schema["$defs"] = {

@@ -110,7 +110,7 @@ inline PipelineResult run_pipeline(DeviceContext& context, const Pipeline& pipel
                                    const ItemKey& key = {}, TestFiles files = {}) {
   PipelineResult result;
   result.plan = make_plan(pipeline, infos_of(images), key, &files);
-  result.images = compute_item(context, pipeline, result.plan, key, files, std::move(images), result.record);
+  result.images = compute_item(context, pipeline, result.plan, key, files, images, result.record);
   return result;
 }
 

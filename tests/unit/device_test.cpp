@@ -123,7 +123,7 @@ TEST(Shards, PartitionTheItems) {
   for (int shard = 1; shard <= 3; ++shard) {
     Items items;
     for (char c = 'a'; c < 'k'; ++c) items.items.push_back(item_of("", std::string(1, c)));
-    take_shard(items, shard, 3);
+    take_shard(items, {shard, 3});
     for (const Item& item : items.items) seen.push_back(item.id);
   }
   std::sort(seen.begin(), seen.end());
@@ -184,10 +184,16 @@ TEST_F(Folder, ARunRecordsEachItemAndGoesOnAfterAFault) {
   RunOptions options;
   options.output_directory = root_ + "/out";
   options.device = choose_device("cpu", true);
-  std::size_t observed = 0;
-  const RunRecord run = run_items(pipeline, collect_items(pipeline, {root_}, ""), options, std::atomic<int>{0},
-                                  [&](const ItemRecord&, std::size_t, std::size_t) { ++observed; });
-  EXPECT_EQ(observed, 2u);
+  struct Counter final : RunObserver {
+    std::size_t finished_items = 0;
+    void finished(const ItemRecord&, const RunProgress& progress) override {
+      EXPECT_EQ(progress.done, ++finished_items);
+      EXPECT_EQ(progress.total, 2u);
+    }
+  } observer;
+  const RunRecord run =
+      run_items(pipeline, collect_items(pipeline, {root_}, ""), options, std::atomic<int>{0}, observer);
+  EXPECT_EQ(observer.finished_items, 2u);
   EXPECT_EQ(run.count(ItemStatus::ok), 1u);
   EXPECT_EQ(run.count(ItemStatus::failed), 1u);
   EXPECT_TRUE(std::filesystem::exists(root_ + "/out/good.nii.gz"));
@@ -195,13 +201,19 @@ TEST_F(Folder, ARunRecordsEachItemAndGoesOnAfterAFault) {
   EXPECT_EQ(report["totals"]["failed"], 1);
   EXPECT_EQ(report["items"].size(), 2u);
 
+  RunObserver nobody;
   options.stop_on_error = true;
   options.overwrite = true;
-  const RunRecord stopped = run_items(pipeline, collect_items(pipeline, {root_ + "/bad.nii", root_ + "/good.nii"}, ""),
-                                      options, std::atomic<int>{0}, [](const ItemRecord&, std::size_t, std::size_t) {});
-  EXPECT_EQ(stopped.count(ItemStatus::skipped), 1u);
+  Items many = collect_items(pipeline, {root_ + "/bad.nii", root_ + "/good.nii"}, "");
+  for (int i = 0; i < 200; ++i) {
+    many.items.push_back(many.items.back());
+    many.items.back().stem = "good" + std::to_string(i);
+  }
+  const RunRecord stopped = run_items(pipeline, many, options, std::atomic<int>{0}, nobody);
+  EXPECT_EQ(stopped.count(ItemStatus::failed), 1u);
+  EXPECT_GT(stopped.count(ItemStatus::skipped), 100u);
   const RunRecord interrupted = run_items(pipeline, collect_items(pipeline, {root_ + "/good.nii"}, ""), options,
-                                          std::atomic<int>{2}, [](const ItemRecord&, std::size_t, std::size_t) {});
+                                          std::atomic<int>{2}, nobody);
   EXPECT_TRUE(interrupted.interrupted);
   EXPECT_EQ(interrupted.count(ItemStatus::skipped), 1u);
 }
@@ -213,8 +225,9 @@ TEST_F(Folder, ABoundOnMemoryFailsTheItemThatNeedsMore) {
   options.output_directory = root_ + "/out";
   options.device = choose_device("cpu", true);
   options.memory_limit = 100000;
-  const RunRecord run = run_items(pipeline, collect_items(pipeline, {root_}, ""), options, std::atomic<int>{0},
-                                  [](const ItemRecord&, std::size_t, std::size_t) {});
+  RunObserver nobody;
+  const RunRecord run =
+      run_items(pipeline, collect_items(pipeline, {root_}, ""), options, std::atomic<int>{0}, nobody);
   ASSERT_EQ(run.count(ItemStatus::failed), 1u);
   EXPECT_EQ(run.items[0].error_code, ErrorCode::out_of_memory);
 }
