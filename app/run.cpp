@@ -170,7 +170,8 @@ int run(const Flags& flags) {
   open_log_file(flags);
   if (!options.device.fallback_reason.empty())
     spdlog::log(flags.device == "auto" ? spdlog::level::info : spdlog::level::warn, "running on {}: {}",
-                options.device.name(), options.device.fallback_reason);
+                options.device.used.front().is_cpu() ? "the CPU" : options.device.name(),
+                options.device.fallback_reason);
 
   const std::string key = run_key(pipeline, options.seed, Json::object());
   std::vector<ItemRecord> resumed;

@@ -83,12 +83,6 @@ inline Images random_images(DeviceContext& context, const ImageInfos& infos, uns
   return images;
 }
 
-inline ImageInfos infos_of(const Images& images) {
-  ImageInfos infos;
-  for (const auto& [name, volume] : images) infos.emplace(name, volume.info());
-  return infos;
-}
-
 /// Files that a test's pipeline names.
 class TestFiles final : public StageFiles {
  public:

@@ -84,7 +84,7 @@ TEST(ChooseDevice, RefusesOtherWordsAndFallsBackWithAReason) {
     EXPECT_THROW(choose_device(word, true), Error) << word;
   EXPECT_TRUE(choose_device("cpu", false).fallback_reason.empty());
   const DeviceChoice absent = choose_device("cuda:4096", true);
-  EXPECT_TRUE(absent.used.is_cpu());
+  EXPECT_TRUE(absent.used.front().is_cpu());
   EXPECT_FALSE(absent.fallback_reason.empty());
   try {
     choose_device("cuda:4096", false);
