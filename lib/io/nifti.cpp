@@ -15,6 +15,7 @@
 
 #include "io/atomic_file.h"
 #include "io/gzip.h"
+#include "io/gzip_writer.h"
 #include "io/input_file.h"
 #include "volume/error.h"
 
@@ -398,9 +399,7 @@ Encoded write_content(AtomicFile& file, const std::vector<std::byte>& header, co
     return {header.size() + bytes, 0.0};
   }
   const auto start = Clock::now();
-  const bool dense = !is_floating(volume.dtype()) && size_of(volume.dtype()) > 1;
-  const bool asked = options.compression > 0 ? options.compression == 3 : dense;
-  GzipWriter gzip(file, asked ? GzipWriter::Level::dense : GzipWriter::Level::fast);
+  GzipWriter gzip(file, options.compression, options.threads);
   gzip.write(header.data(), header.size());
   gzip.write(volume.data(), bytes);
   gzip.finish();

@@ -14,7 +14,7 @@
 #include "io/atomic_file.h"
 #include "io/companion_files.h"
 #include "io/file_names.h"
-#include "io/gzip.h"
+#include "io/gzip_writer.h"
 #include "io/module/nrrd_geometry.h"
 #include "io/module/payload.h"
 #include "io/module/png.h"
@@ -493,7 +493,7 @@ void write_nrrd(const Volume& volume, const std::string& path, const WriteOption
   AtomicFile file(path, options.overwrite);
   const std::string header = nrrd_header(volume.info());
   file.write(header.data(), header.size());
-  GzipWriter packer(file, is_floating(volume.dtype()) ? GzipWriter::Level::fast : GzipWriter::Level::dense);
+  GzipWriter packer(file, options.compression, options.threads);
   send_values(volume, [&](const void* data, std::size_t bytes) { packer.write(data, bytes); });
   packer.finish();
   const double packed_ms = milliseconds_since(start) - packer.write_ms();
