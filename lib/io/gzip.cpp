@@ -13,8 +13,8 @@ namespace volpipe::io {
 
 namespace {
 
-constexpr std::size_t kFirstInput = std::size_t(1) << 15;  // a header needs no more
-constexpr std::size_t kInput = std::size_t(1) << 20;
+constexpr std::size_t kFirstInput = std::size_t(1) << 15;   // a header needs no more
+constexpr std::size_t kInput = std::size_t(1) << 18;        // stays in the cache
 constexpr std::size_t kLargestCall = std::size_t(1) << 30;  // ISA-L counts in 32 bits
 constexpr std::array<std::uint8_t, 2> kMagic = {0x1F, 0x8B};
 constexpr std::size_t kTrailer = 8;

@@ -54,6 +54,7 @@ class Content {
   std::uint64_t file_size() const { return file_.size(); }
   std::uint64_t largest_size() const { return packed() ? file_.size() * kLargestGzipRatio : file_.size(); }
   double read_ms() const { return file_.read_ms(); }
+  void expect_sequential_reads() const { file_.expect_sequential_reads(); }
   void expect(std::uint64_t bytes) {
     if (gzip_) gzip_->expect(bytes);
   }
@@ -489,6 +490,7 @@ class OpenNifti final : public OpenVolume {
       Buffer buffer = allocate(info.bytes());
       const auto start = Clock::now();
       const double opening_ms = opened_.data->read_ms();
+      opened_.data->expect_sequential_reads();
       opened_.data->skip_to(opened_.image.data_offset);
       VoxelReader reader(opened_, buffer.data());
       reader.read();
