@@ -35,12 +35,6 @@ struct GzipWriter::Block {
   bool last = false;
 };
 
-struct GzipWriter::Packed {
-  std::vector<std::uint8_t> bytes;
-  std::size_t size = 0;
-  std::uint32_t crc = 0;
-};
-
 class GzipWriter::Packer {
  public:
   explicit Packer(int level) : level_(std::uint32_t(level)), level_buffer_(level_buffer_bytes(level)) {}
@@ -79,10 +73,12 @@ class GzipWriter::Packer {
   std::vector<std::uint8_t> level_buffer_;
 };
 
-GzipWriter::GzipWriter(AtomicFile& file, int level, const HostThreads* threads) : file_(file), threads_(threads) {
-  const std::size_t workers = threads ? std::size_t(threads->count()) : 1;
-  for (std::size_t i = 0; i < workers; ++i) packers_.push_back(std::make_unique<Packer>(level ? level : kGzipLevel));
-  for (std::size_t i = 0; i < workers * kBlocksPerThread; ++i) packed_.push_back(std::make_unique<Packed>());
+GzipWriter::GzipWriter(AtomicFile& file, int level, const HostThreads* threads)
+    : file_(file),
+      level_(level ? level : kGzipLevel),
+      threads_(threads),
+      packers_(threads ? std::size_t(threads->count()) : 1),
+      packed_(packers_.size() * kBlocksPerThread) {
   send(kHeader.data(), kHeader.size());
 }
 
@@ -131,15 +127,18 @@ void GzipWriter::finish() {
 
 void GzipWriter::pack(std::span<const Block> blocks) {
   std::atomic<std::size_t> next = 0;
-  const auto work = [&](std::int64_t packer, std::int64_t) {
-    for (std::size_t i = next++; i < blocks.size(); i = next++)
-      packers_[std::size_t(packer)]->pack(blocks[i], *packed_[i]);
+  const auto work = [&](std::int64_t thread, std::int64_t) {
+    std::size_t i = next++;
+    if (i >= blocks.size()) return;
+    auto& packer = packers_[std::size_t(thread)];
+    if (!packer) packer = std::make_unique<Packer>(level_);
+    for (; i < blocks.size(); i = next++) packer->pack(blocks[i], packed_[i]);
   };
   if (threads_) threads_->parallel(std::int64_t(std::min(packers_.size(), blocks.size())), 1, work);
   else work(0, 1);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    crc_ = crc32_combine(crc_, packed_[i]->crc, blocks[i].content.size());
-    send(packed_[i]->bytes.data(), packed_[i]->size);
+    crc_ = crc32_combine(crc_, packed_[i].crc, blocks[i].content.size());
+    send(packed_[i].bytes.data(), packed_[i].size);
   }
 }
 

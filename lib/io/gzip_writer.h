@@ -42,7 +42,11 @@ class GzipWriter {
 
  private:
   struct Block;
-  struct Packed;
+  struct Packed {
+    std::vector<std::uint8_t> bytes;
+    std::size_t size = 0;
+    std::uint32_t crc = 0;
+  };
   class Packer;
   std::size_t pending() const { return kept_.size() - history_; }
   std::span<const std::uint8_t> tail_of_kept() const;
@@ -51,9 +55,10 @@ class GzipWriter {
   void send(const void* data, std::size_t bytes);
 
   AtomicFile& file_;
+  int level_;
   const HostThreads* threads_;
-  std::vector<std::unique_ptr<Packer>> packers_;  // one for each thread
-  std::vector<std::unique_ptr<Packed>> packed_;   // of one batch
+  std::vector<std::unique_ptr<Packer>> packers_;  // one a thread, made when it is needed
+  std::vector<Packed> packed_;                    // of one batch
   std::vector<std::uint8_t> kept_;                // content not packed yet, behind the 32 KiB before it
   std::size_t history_ = 0;                       // bytes of kept_ that are packed
   std::uint32_t crc_ = 0;
