@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <vector>
 
@@ -14,9 +13,8 @@ namespace volpipe::io {
 
 namespace {
 
-constexpr std::size_t kFirstInput = std::size_t(1) << 15;  // a header needs no more
-constexpr std::size_t kInput = std::size_t(1) << 20;
-constexpr std::size_t kOutput = std::size_t(1) << 20;
+constexpr std::size_t kFirstInput = std::size_t(1) << 15;   // a header needs no more
+constexpr std::size_t kInput = std::size_t(1) << 18;        // stays in the cache
 constexpr std::size_t kLargestCall = std::size_t(1) << 30;  // ISA-L counts in 32 bits
 constexpr std::array<std::uint8_t, 2> kMagic = {0x1F, 0x8B};
 constexpr std::size_t kTrailer = 8;
@@ -135,57 +133,6 @@ void GzipReader::check(int result) const {
   throw gzip_error("length mismatch in the gzip stream after " + progress() + ": a member has " +
                        std::to_string(state.total_out) + " bytes, its trailer says " + std::to_string(length),
                    file_.path());
-}
-
-struct GzipWriter::Stream {
-  isal_zstream state;
-  std::vector<std::uint8_t> level_buffer;
-  std::vector<std::uint8_t> output;
-};
-
-GzipWriter::GzipWriter(AtomicFile& file, Level level) : file_(file), stream_(std::make_unique<Stream>()) {
-  auto& state = stream_->state;
-  stream_->level_buffer.resize(level == Level::fast ? ISAL_DEF_LVL2_DEFAULT : ISAL_DEF_LVL3_DEFAULT);
-  stream_->output.resize(kOutput);
-  isal_deflate_init(&state);
-  state.level = std::uint32_t(level);
-  state.level_buf = stream_->level_buffer.data();
-  state.level_buf_size = std::uint32_t(stream_->level_buffer.size());
-  state.gzip_flag = IGZIP_GZIP;
-}
-
-GzipWriter::~GzipWriter() = default;
-
-void GzipWriter::write(const void* data, std::size_t bytes) {
-  auto& state = stream_->state;
-  const auto* next = static_cast<const std::uint8_t*>(data);
-  for (std::size_t done = 0; done < bytes;) {
-    const std::size_t count = std::min(bytes - done, kLargestCall);
-    state.next_in = const_cast<std::uint8_t*>(next + done);
-    state.avail_in = std::uint32_t(count);
-    deflate();
-    done += count;
-  }
-  content_bytes_ += bytes;
-}
-
-void GzipWriter::finish() {
-  stream_->state.end_of_stream = 1;
-  stream_->state.avail_in = 0;
-  deflate();
-}
-
-void GzipWriter::deflate() {
-  auto& state = stream_->state;
-  do {
-    state.next_out = stream_->output.data();
-    state.avail_out = std::uint32_t(kOutput);
-    if (isal_deflate(&state) != COMP_OK)
-      throw Error(ErrorCode::internal, "gzip packing failed").with_path(file_.path());
-    const auto start = std::chrono::steady_clock::now();
-    file_.write(stream_->output.data(), kOutput - state.avail_out);
-    write_ms_ += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  } while (state.avail_in > 0 || state.avail_out == 0);
 }
 
 std::uint32_t gzip_trailer_length(InputFile& file) {

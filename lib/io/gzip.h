@@ -1,11 +1,10 @@
-// gzip streams through ISA-L, checked to the last byte.
+// gzip streams unpacked through ISA-L, checked to the last byte.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
-#include "io/atomic_file.h"
 #include "io/input_file.h"
 
 namespace volpipe::io {
@@ -43,34 +42,6 @@ class GzipReader {
   std::unique_ptr<Stream> stream_;
   std::uint64_t bytes_read_ = 0;
   std::uint64_t expected_bytes_ = 0;
-};
-
-/// Packs into one gzip member without name or time, so equal calls give equal bytes.
-class GzipWriter {
- public:
-  /// ISA-L's levels. 3 packs noisy integers of 16 bits and more about 1.5 % tighter than 2 at the same speed; on
-  /// floating point and on labels it is half as fast and gains nothing. Sizes are within a few per cent of zlib's
-  /// level 6.
-  enum class Level { fast = 2, dense = 3 };
-
-  /// `file` must outlive the writer.
-  GzipWriter(AtomicFile& file, Level level);
-  ~GzipWriter();
-
-  void write(const void* data, std::size_t bytes);
-  /// Ends the member; nothing may be written after it.
-  void finish();
-  std::uint64_t content_bytes() const { return content_bytes_; }
-  double write_ms() const { return write_ms_; }  ///< time spent in writing the file
-
- private:
-  struct Stream;
-  void deflate();
-
-  AtomicFile& file_;
-  std::unique_ptr<Stream> stream_;
-  std::uint64_t content_bytes_ = 0;
-  double write_ms_ = 0;
 };
 
 /// The length in the trailer of a gzip file: that of its last member, modulo 2^32.

@@ -18,8 +18,11 @@ class InputFile {
   const std::string& path() const { return path_; }
   std::uint64_t size() const { return size_; }  ///< bytes, when it was opened
 
-  /// Reads at `offset`; the result is less than `bytes` only where the file ends.
+  /// Reads at `offset`; the result is less than `bytes` only behind size(). A file that lost bytes or was replaced
+  /// since it was opened is an error that says so.
   std::size_t read_at(std::uint64_t offset, void* out, std::size_t bytes);
+  /// Tells the system that the file will be read from front to back.
+  void expect_sequential_reads() const;
   /// Time spent in read_at() so far.
   double read_ms() const { return read_ms_; }
 

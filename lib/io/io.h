@@ -91,7 +91,7 @@ Volume read(const Source& source, const HostAllocator& allocate, Notices& notice
 
 struct WriteOptions {
   bool overwrite = false;  ///< replace what is there; the .raw of a .mhd only when the .mhd that is there names it
-  int compression = 0;     ///< of .nii.gz and .nrrd, 1 (fast) to 3 (dense); 0: by pixel type
+  int compression = 0;     ///< of .nii.gz and .nrrd, 1 (fast) to 3 (dense); 0: the usual, 2
   const HostThreads* threads = nullptr;  ///< null: the calling thread alone; the bytes are the same for any number
 };
 

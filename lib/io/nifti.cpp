@@ -15,6 +15,7 @@
 
 #include "io/atomic_file.h"
 #include "io/gzip.h"
+#include "io/gzip_writer.h"
 #include "io/input_file.h"
 #include "volume/error.h"
 
@@ -53,6 +54,7 @@ class Content {
   std::uint64_t file_size() const { return file_.size(); }
   std::uint64_t largest_size() const { return packed() ? file_.size() * kLargestGzipRatio : file_.size(); }
   double read_ms() const { return file_.read_ms(); }
+  void expect_sequential_reads() const { file_.expect_sequential_reads(); }
   void expect(std::uint64_t bytes) {
     if (gzip_) gzip_->expect(bytes);
   }
@@ -398,9 +400,7 @@ Encoded write_content(AtomicFile& file, const std::vector<std::byte>& header, co
     return {header.size() + bytes, 0.0};
   }
   const auto start = Clock::now();
-  const bool dense = !is_floating(volume.dtype()) && size_of(volume.dtype()) > 1;
-  const bool asked = options.compression > 0 ? options.compression == 3 : dense;
-  GzipWriter gzip(file, asked ? GzipWriter::Level::dense : GzipWriter::Level::fast);
+  GzipWriter gzip(file, options.compression, options.threads);
   gzip.write(header.data(), header.size());
   gzip.write(volume.data(), bytes);
   gzip.finish();
@@ -490,6 +490,7 @@ class OpenNifti final : public OpenVolume {
       Buffer buffer = allocate(info.bytes());
       const auto start = Clock::now();
       const double opening_ms = opened_.data->read_ms();
+      opened_.data->expect_sequential_reads();
       opened_.data->skip_to(opened_.image.data_offset);
       VoxelReader reader(opened_, buffer.data());
       reader.read();

@@ -30,7 +30,7 @@ struct OutputSpec {
   std::string image;
   std::string path;
   std::optional<DataType> dtype;
-  int compression = 0;  ///< of packed formats, 1 (fast) to 3 (dense); 0: by pixel type
+  int compression = 0;  ///< of packed formats, 1 (fast) to 3 (dense); 0: the usual, 2
 };
 
 /// One entry of "stages". A stage without random parameters is built once, here; else for each item.

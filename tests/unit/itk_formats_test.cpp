@@ -162,7 +162,7 @@ TEST(MetaImage, AForeignDataFileIsNeverReplaced) {
 
 TEST(MetaImage, UpperCaseMhaIsOneFile) {
   TemporaryFolder folder;
-  io::write(sample_volume({.geometry = oblique({3, 3, 3})}), folder / "v.MHA", false);
+  io::write(sample_volume({.geometry = oblique({3, 3, 3})}), folder / "v.MHA");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"v.MHA"});
 }
 
@@ -199,6 +199,24 @@ TEST(Formats, EqualVolumesGiveEqualBytes) {
     EXPECT_EQ(read_bytes(folder / ("a" + extension)), read_bytes(folder / ("b" + extension)));
 }
 
+TEST(ItkFormats, TheBytesDoNotDependOnTheThreads) {
+  TemporaryFolder folder;
+  const HostThreads threads(3);
+  VolumeInfo info{.geometry = oblique({70, 60, 50}), .dtype = DataType::float32};
+  info.components = 3;
+  info.component_axis = ComponentAxis::channels;
+  const Volume volume = sample_volume(info);
+  for (const std::string name : {"v.nrrd", "v.mha"})
+    for (const int compression : {0, 1, 3}) {
+      io::write(volume, folder / name, {.overwrite = true, .compression = compression});
+      const std::string alone = read_bytes(folder / name);
+      io::write(volume, folder / name, {.overwrite = true, .compression = compression, .threads = &threads});
+      EXPECT_TRUE(read_bytes(folder / name) == alone) << name << ", compression " << compression;
+      Notices notices;
+      expect_same(read_file(folder / name, notices), volume);
+    }
+}
+
 TEST(Formats, FilesCutShortAreErrors) {
   TemporaryFolder folder;
   const Volume volume = sample_volume({.geometry = oblique({20, 20, 20}), .dtype = DataType::int16});
@@ -220,7 +238,7 @@ TEST(Formats, FilesCutShortAreErrors) {
 
 TEST(Formats, AFlippedBitInPackedVoxelsIsAnError) {
   TemporaryFolder folder;
-  io::write(sample_volume({.geometry = oblique({20, 20, 20}), .dtype = DataType::int16}), folder / "v.nrrd", false);
+  io::write(sample_volume({.geometry = oblique({20, 20, 20}), .dtype = DataType::int16}), folder / "v.nrrd");
   std::string bytes = read_bytes(folder / "v.nrrd");
   bytes[bytes.size() - 40] ^= 4;
   write_bytes(folder / "v.nrrd", bytes);
@@ -230,7 +248,7 @@ TEST(Formats, AFlippedBitInPackedVoxelsIsAnError) {
 
 TEST(Formats, AMissingDataFileIsNamed) {
   TemporaryFolder folder;
-  io::write(sample_volume({.geometry = oblique({3, 3, 3})}), folder / "v.mhd", false);
+  io::write(sample_volume({.geometry = oblique({3, 3, 3})}), folder / "v.mhd");
   std::filesystem::remove(folder / "v.raw");
   Notices notices;
   expect_error(ErrorCode::input, "v.raw", [&] { io::read_info(file_source(folder / "v.mhd"), notices); });

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 
 #include "file_helpers.h"
 #include "nifti_samples.h"
@@ -484,6 +485,35 @@ TEST_F(Nifti, RefusesTruncatedData) {
   }
 }
 
+TEST_F(Nifti, SaysThatAFileShrankWhileItWasRead) {
+  std::mt19937 random(4);
+  NiftiSample sample =
+      of_type(4, 16, std::string(400 * 400 * 4 * 2, '\0'));  // packed, more than is read for the header
+  sample.shape = {400, 400, 4};
+  for (char& c : sample.body) c = char(random());
+  for (const char* name : {"a.nii", "b.nii.gz"}) {
+    const std::string path = write_bytes(folder_ / name, name[0] == 'a' ? sample.file() : zlib_gzip(sample.file()));
+    Notices notices;
+    const auto opened = open_nifti(path, notices);
+    const auto size = std::filesystem::file_size(path);
+    std::filesystem::resize_file(path, size - 100);
+    expect_error(
+        ErrorCode::input,
+        "shrank from " + std::to_string(size) + " to " + std::to_string(size - 100) + " bytes while it was read",
+        [&] { opened->read(Buffer::host, notices, nullptr); });
+  }
+}
+
+TEST_F(Nifti, ReadsAnOpenedFileThatWasRemoved) {
+  const std::string path = write_bytes(folder_ / "a.nii", NiftiSample().file());
+  Notices notices;
+  const auto opened = open_nifti(path, notices);
+  std::filesystem::remove(path);
+  const Volume volume = opened->read(Buffer::host, notices, nullptr);
+  write_bytes(path, NiftiSample().file());
+  EXPECT_EQ(std::memcmp(volume.data(), read(path).volume.data(), volume.info().bytes()), 0);
+}
+
 TEST_F(Nifti, RefusesTruncatedHeaders) {
   const std::string whole = NiftiSample().file();
   for (const std::size_t length : {4u, 200u, 347u}) {
@@ -947,6 +977,17 @@ TEST_P(NiftiWriting, KeepsEveryDatatype) {
                             DataType::uint32, DataType::int32, DataType::float32, DataType::float64};
   for (const DataType type : types)
     visit(type, [&](auto tag) { round_trip(volume_of<typename decltype(tag)::type>(info_of(oblique()))); });
+}
+
+TEST_P(NiftiWriting, TheBytesDoNotDependOnTheThreads) {
+  const Volume volume = volume_of<float>(info_of(oblique({96, 96, 80})));
+  const HostThreads threads(3);
+  for (const int compression : {0, 1, 2, 3}) {
+    write_nifti(volume, path(), {.overwrite = true, .compression = compression});
+    const std::string alone = read_bytes(path());
+    write_nifti(volume, path(), {.overwrite = true, .compression = compression, .threads = &threads});
+    EXPECT_TRUE(read_bytes(path()) == alone) << compression;
+  }
 }
 
 TEST_P(NiftiWriting, KeepsAll48Orientations) {

@@ -14,7 +14,7 @@
 #include "io/atomic_file.h"
 #include "io/companion_files.h"
 #include "io/file_names.h"
-#include "io/gzip.h"
+#include "io/gzip_writer.h"
 #include "io/module/nrrd_geometry.h"
 #include "io/module/payload.h"
 #include "io/module/png.h"
@@ -456,23 +456,30 @@ std::string meta_header(const VolumeInfo& info, const std::string& data_file) {
   return text.str();
 }
 
-/// Hands the values to `sink` in file order: planar for frames, interleaved for channels.
+/// Hands the values to `sink` in file order, planar for frames, interleaved for channels, in pieces that grow with the
+/// number of threads.
 template <class Sink>
-void send_values(const Volume& volume, Sink&& sink) {
+void send_values(const Volume& volume, const HostThreads* threads, Sink&& sink) {
   const VolumeInfo& info = volume.info();
   if (info.components == 1 || info.component_axis == ComponentAxis::frames) return sink(volume.data(), info.bytes());
   constexpr std::int64_t kVoxelsAtOnce = 1 << 16;
-  const std::size_t value = size_of(info.dtype);
+  const std::size_t value = size_of(info.dtype), voxel = std::size_t(info.components) * value;
   const std::int64_t voxels = info.geometry.voxel_count();
-  std::vector<std::byte> block(std::size_t(std::min(voxels, kVoxelsAtOnce) * info.components) * value);
-  for (std::int64_t first = 0; first < voxels; first += kVoxelsAtOnce) {
-    const std::int64_t count = std::min(kVoxelsAtOnce, voxels - first);
-    for (std::int64_t c = 0; c < info.components; ++c) {
-      const auto* in = static_cast<const std::byte*>(volume.component(c)) + std::size_t(first) * value;
-      for (std::int64_t i = 0; i < count; ++i)
-        std::memcpy(block.data() + std::size_t(i * info.components + c) * value, in + std::size_t(i) * value, value);
-    }
-    sink(block.data(), std::size_t(count * info.components) * value);
+  const std::int64_t piece = std::min(voxels, kVoxelsAtOnce * (threads ? threads->count() : 1));
+  std::vector<std::byte> block(std::size_t(piece) * voxel);
+  for (std::int64_t first = 0; first < voxels; first += piece) {
+    const std::int64_t count = std::min(piece, voxels - first);
+    const auto interleave = [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t c = 0; c < info.components; ++c) {
+        const auto* in = static_cast<const std::byte*>(volume.component(c)) + std::size_t(first) * value;
+        for (std::int64_t i = begin; i < end; ++i)
+          std::memcpy(block.data() + std::size_t(i) * voxel + std::size_t(c) * value, in + std::size_t(i) * value,
+                      value);
+      }
+    };
+    if (threads) threads->parallel(count, kVoxelsAtOnce, interleave);
+    else interleave(0, count);
+    sink(block.data(), std::size_t(count) * voxel);
   }
 }
 
@@ -493,8 +500,8 @@ void write_nrrd(const Volume& volume, const std::string& path, const WriteOption
   AtomicFile file(path, options.overwrite);
   const std::string header = nrrd_header(volume.info());
   file.write(header.data(), header.size());
-  GzipWriter packer(file, is_floating(volume.dtype()) ? GzipWriter::Level::fast : GzipWriter::Level::dense);
-  send_values(volume, [&](const void* data, std::size_t bytes) { packer.write(data, bytes); });
+  GzipWriter packer(file, options.compression, options.threads);
+  send_values(volume, options.threads, [&](const void* data, std::size_t bytes) { packer.write(data, bytes); });
   packer.finish();
   const double packed_ms = milliseconds_since(start) - packer.write_ms();
   verify(file.partial_path(), path, volume.info());
@@ -513,7 +520,7 @@ void check_companion(const std::string& path, const std::string& data_path) {
       .with_path(path);
 }
 
-void write_meta(const Volume& volume, const std::string& path, bool overwrite, WriteTiming* timing) {
+void write_meta(const Volume& volume, const std::string& path, const WriteOptions& options, WriteTiming* timing) {
   if (volume.geometry().shear() > kLargestShear)
     throw Error(ErrorCode::unsupported,
                 "MetaImage cannot hold a sheared grid: write .nii.gz or .nrrd, or straighten the volume with the stage "
@@ -523,13 +530,13 @@ void write_meta(const Volume& volume, const std::string& path, bool overwrite, W
   const bool two_files = volume_extension(path) == ".mhd";
   const fs::path data_path = meta_data_file(path);
   if (two_files) check_companion(path, data_path.string());
-  AtomicFile header_file(path, overwrite);
+  AtomicFile header_file(path, options.overwrite);
   std::optional<AtomicFile> data_file;
-  if (two_files) data_file.emplace(data_path.string(), overwrite);
+  if (two_files) data_file.emplace(data_path.string(), options.overwrite);
   AtomicFile& values = two_files ? *data_file : header_file;
   const std::string header = meta_header(volume.info(), two_files ? data_path.filename().string() : "LOCAL");
   header_file.write(header.data(), header.size());
-  send_values(volume, [&](const void* data, std::size_t bytes) { values.write(data, bytes); });
+  send_values(volume, options.threads, [&](const void* data, std::size_t bytes) { values.write(data, bytes); });
   if (data_file) data_file->commit();
   try {
     verify(header_file.partial_path(), path, volume.info());
@@ -546,7 +553,7 @@ void write_meta(const Volume& volume, const std::string& path, bool overwrite, W
 
 void write_itk(const Volume& volume, const std::string& path, const WriteOptions& options, WriteTiming* timing) {
   if (is_nrrd(path)) write_nrrd(volume, path, options, timing);
-  else write_meta(volume, path, options.overwrite, timing);
+  else write_meta(volume, path, options, timing);
 }
 
 void write_png_file(const std::string& path, const std::vector<std::uint8_t>& pixels, int width, int height,
