@@ -1,0 +1,23 @@
+// Statistics of values of which only a piece is in memory at a time: the pieces are gone through as often as a question
+// needs.
+#pragma once
+
+#include <functional>
+
+#include "stages/pointwise/pointwise_stage.h"
+
+namespace volpipe {
+
+/// Calls `visit` once for each piece; together they are the values. Their selections are `all`, or masks that are
+/// images. At least one piece; all of one program's precision.
+using EachPiece = std::function<void(const std::function<void(const SampledValues& piece)>& visit)>;
+
+/// The answer to a request over the pieces. Counts, ranges, percentiles and histograms are those of the whole to the
+/// bit. Mean and sum of squares are merged from the pieces' (see merge()): a few units in the last place from what one
+/// pass over the whole gives, whose order of summation is another. The pieces are gone through once for moments or the
+/// range, once more for a histogram and for Otsu's threshold, and for percentiles two or three times, up to about ten
+/// where the values span many powers of two. Throws Error(unsupported) for percentiles of float64 values whose range,
+/// or a step of it, float64 cannot hold.
+StatisticsResult measure_pieces(DeviceContext& context, const StatisticsRequest& request, const EachPiece& pieces);
+
+}  // namespace volpipe
