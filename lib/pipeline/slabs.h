@@ -8,7 +8,8 @@
 //
 // Stages that ask about whole images (normalize, clip to percentiles, a "min" fill) are answered first, by going
 // through the image slab by slab: counts, ranges, percentiles, histograms and thresholds to the bit; means and standard
-// deviations to a few units in the last place of float64, and so float32 voxels to one of theirs.
+// deviations to a few times 2^-52 of their sum. What is computed from those in float32 then differs, where a constant
+// of the program rounds the other way, by up to 4 units in the last place of the largest voxel, and integers by one.
 #pragma once
 
 #include <optional>

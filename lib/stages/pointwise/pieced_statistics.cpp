@@ -14,6 +14,7 @@ namespace volpipe {
 namespace {
 
 using Histogram = std::vector<std::int64_t>;
+using Interval = std::pair<double, double>;
 
 class PiecedValues {
  public:
@@ -44,13 +45,25 @@ class PiecedValues {
   }
 
   /// Adds up the histograms over the intervals that are their keys.
-  std::map<std::pair<double, double>, Histogram> histograms(std::map<std::pair<double, double>, Histogram> totals,
-                                                            int bins) const {
+  void count(std::map<Interval, Histogram>& totals) const {
     each([&](const SampledValues& piece) {
       for (auto& [interval, total] : totals)
-        add(total, compute_histogram(context_, piece, interval.first, interval.second, bins));
+        add(total, compute_histogram(context_, piece, interval.first, interval.second, int(total.size())));
     });
-    return totals;
+  }
+
+  /// Least and greatest of the values within each interval.
+  void measure(std::map<Interval, Moments>& totals) const {
+    each([&](const SampledValues& piece) {
+      for (auto& [interval, total] : totals) {
+        Program within = *piece.program;
+        within.add(Op::keep_at_least, interval.first, std::nan(""));
+        within.add(Op::keep_at_most, interval.second, std::nan(""));
+        SampledValues values = piece;
+        values.program = &within;
+        total = merge(total, compute_range(context_, values));
+      }
+    });
   }
 
   Precision precision() const { return precision_; }
@@ -83,10 +96,13 @@ class PiecedValues {
   mutable Precision precision_ = Precision::single;
 };
 
-/// An order statistic on its way: the value of rank `rank` among those from `low` to `high`.
+/// An order statistic on its way: the value of rank `rank` among the `count` from `low` to `high`, which are values.
 struct Search {
-  std::int64_t rank;
+  std::int64_t rank, count;
   double low, high;
+
+  bool is_open() const { return low < high; }
+  Interval interval() const { return {low, high}; }
 };
 
 /// The least number of type T from `low` to `high` that lies in `bin` or above; the bin of `high` is such.
@@ -117,14 +133,22 @@ double greatest_in_bin(const HistogramBins& bin_of, int bin, double low, double 
   return decode_key(format, inside) + 0.0;
 }
 
+/// To the bin that holds it.
 template <class T>
 void narrow(Search& search, const Histogram& counts) {
   const HistogramBins bin_of(search.low, search.high, int(counts.size()));
   std::size_t bin = 0;
   while (search.rank >= counts[bin]) search.rank -= counts[bin++];
+  search.count = counts[bin];
   const double low = least_in_bin<T>(bin_of, int(bin), search.low, search.high);
   search.high = greatest_in_bin<T>(bin_of, int(bin), low, search.high);
   search.low = low;
+}
+
+/// To the values themselves.
+void tighten(Search& search, const Moments& range) {
+  search.low = search.rank == search.count - 1 ? range.max : range.min;
+  search.high = search.rank == 0 ? range.min : range.max;
 }
 
 void check_steps(const Search& search, int bins) {
@@ -135,21 +159,26 @@ void check_steps(const Search& search, int bins) {
 }
 
 std::vector<Search> found(const PiecedValues& values, std::vector<Search> searches) {
-  constexpr int kBins = 4096;
+  constexpr int kBins = 8192;
   for (;;) {
-    std::map<std::pair<double, double>, Histogram> intervals;
-    for (const Search& search : searches)
-      if (search.low < search.high) {
-        check_steps(search, kBins);
-        intervals.try_emplace({search.low, search.high}, Histogram(std::size_t(kBins)));
-      }
-    if (intervals.empty()) return searches;
-    intervals = values.histograms(std::move(intervals), kBins);
-    for (Search& search : searches) {
-      if (!(search.low < search.high)) continue;
-      const Histogram& counts = intervals.at({search.low, search.high});
-      values.precision() == Precision::single ? narrow<float>(search, counts) : narrow<double>(search, counts);
+    std::map<Interval, Histogram> counts;
+    for (const Search& search : searches) {
+      if (!search.is_open()) continue;
+      check_steps(search, kBins);
+      counts.try_emplace(search.interval(), Histogram(std::size_t(kBins)));
     }
+    if (counts.empty()) return searches;
+    values.count(counts);
+    std::map<Interval, Moments> ranges;
+    for (Search& search : searches) {
+      if (!search.is_open()) continue;
+      const Histogram& found = counts.at(search.interval());
+      values.precision() == Precision::single ? narrow<float>(search, found) : narrow<double>(search, found);
+      if (search.is_open()) ranges.try_emplace(search.interval());
+    }
+    if (!ranges.empty()) values.measure(ranges);
+    for (Search& search : searches)
+      if (search.is_open()) tighten(search, ranges.at(search.interval()));
   }
 }
 
@@ -159,8 +188,8 @@ std::vector<double> percentiles(const PiecedValues& values, const std::vector<do
   std::vector<Search> searches;
   for (const double percent : percents) {
     const PercentilePlace place(range.count, percent);
-    searches.push_back({place.below, range.min, range.max});
-    searches.push_back({place.above, range.min, range.max});
+    searches.push_back({place.below, range.count, range.min, range.max});
+    searches.push_back({place.above, range.count, range.min, range.max});
   }
   searches = found(values, std::move(searches));
   std::vector<double> result;
