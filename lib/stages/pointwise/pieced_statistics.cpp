@@ -67,6 +67,8 @@ class PiecedValues {
   }
 
   Precision precision() const { return precision_; }
+  /// Whether there is room in the program to look at an interval alone.
+  bool can_measure_intervals() const { return instructions_ + 2 <= Program::kMaxInstructions; }
 
  private:
   template <class Visit>
@@ -74,6 +76,7 @@ class PiecedValues {
     pieces_([&](const SampledValues& piece) {
       SampledValues values = piece;
       if (chosen_) values.selection = *chosen_;
+      instructions_ = int(piece.program->size());
       precision_ = needed_precision(*piece.program, piece.inputs, DataType::float32, piece.precision);
       visit(values);
     });
@@ -94,9 +97,10 @@ class PiecedValues {
   const EachPiece& pieces_;
   std::optional<Selection> chosen_;
   mutable Precision precision_ = Precision::single;
+  mutable int instructions_ = 0;
 };
 
-/// An order statistic on its way: the value of rank `rank` among the `count` from `low` to `high`, which are values.
+/// An order statistic on its way: the value of rank `rank` among the `count` from `low` to `high`.
 struct Search {
   std::int64_t rank, count;
   double low, high;
@@ -176,7 +180,8 @@ std::vector<Search> found(const PiecedValues& values, std::vector<Search> search
       values.precision() == Precision::single ? narrow<float>(search, found) : narrow<double>(search, found);
       if (search.is_open()) ranges.try_emplace(search.interval());
     }
-    if (!ranges.empty()) values.measure(ranges);
+    if (ranges.empty() || !values.can_measure_intervals()) continue;
+    values.measure(ranges);
     for (Search& search : searches)
       if (search.is_open()) tighten(search, ranges.at(search.interval()));
   }
