@@ -1,5 +1,6 @@
 #include "device/context.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -20,6 +21,20 @@ std::string cpu_model() {
   return "CPU";
 }
 
+void copy_rows(const DeviceContext& context, const RowsCopy& copy) {
+  constexpr std::int64_t kPiece = std::int64_t(1) << 20;
+  const std::int64_t pieces = std::max<std::int64_t>(1, std::int64_t(copy.bytes) / kPiece);
+  context.parallel(std::int64_t(copy.rows) * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t p = begin; p < end; ++p) {
+      const auto row = std::size_t(p / pieces);
+      const std::size_t first = copy.bytes * std::size_t(p % pieces) / std::size_t(pieces);
+      const std::size_t last = copy.bytes * std::size_t(p % pieces + 1) / std::size_t(pieces);
+      std::memcpy(static_cast<std::byte*>(copy.target) + row * copy.target_pitch + first,
+                  static_cast<const std::byte*>(copy.source) + row * copy.source_pitch + first, last - first);
+    }
+  });
+}
+
 class HostTimePoint final : public TimePoint {
  public:
   std::chrono::steady_clock::time_point when = std::chrono::steady_clock::now();
@@ -38,6 +53,8 @@ class CpuContext final : public DeviceContext {
     return copy;
   }
   Volume to_host(Volume volume) override { return volume; }
+  void upload(const RowsCopy& copy) override { copy_rows(*this, copy); }
+  void download(const RowsCopy& copy) override { copy_rows(*this, copy); }
   void synchronize() override {}
   std::unique_ptr<TimePoint> record_time() override { return std::make_unique<HostTimePoint>(); }
   double elapsed_ms(const TimePoint& from, const TimePoint& to) override {

@@ -20,6 +20,13 @@ struct TransferCounts {
   std::int64_t d2h_count = 0, d2h_bytes = 0;
 };
 
+/// `rows` runs of `bytes` bytes, `source_pitch` and `target_pitch` bytes from one to the next.
+struct RowsCopy {
+  const void* source;
+  void* target;
+  std::size_t bytes, source_pitch, target_pitch, rows;
+};
+
 /// What contexts of one run share of the host.
 struct HostResources {
   std::shared_ptr<const HostThreads> threads;
@@ -58,6 +65,11 @@ class DeviceContext {
   /// The same, and the host volume stays.
   virtual Volume copy_to_device(const Volume& volume) = 0;
   virtual Volume to_host(Volume volume) = 0;
+
+  /// Parts of volumes, from the host to the device and back; one transfer each. Queued: the host's memory stays as it
+  /// is, and is not read, until synchronize(). On the CPU copies that are no transfers.
+  virtual void upload(const RowsCopy& copy) = 0;
+  virtual void download(const RowsCopy& copy) = 0;
 
   /// Waits for all queued work, and throws what it failed with.
   virtual void synchronize() = 0;

@@ -187,6 +187,18 @@ class CudaContext final : public DeviceContext {
     return result;
   }
 
+  void upload(const RowsCopy& copy) override {
+    queue_copy(copy, cudaMemcpyHostToDevice);
+    ++transfers_.h2d_count;
+    transfers_.h2d_bytes += std::int64_t(copy.bytes * copy.rows);
+  }
+
+  void download(const RowsCopy& copy) override {
+    queue_copy(copy, cudaMemcpyDeviceToHost);
+    ++transfers_.d2h_count;
+    transfers_.d2h_bytes += std::int64_t(copy.bytes * copy.rows);
+  }
+
   void synchronize() override {
     make_current(device().index());
     VOLPIPE_CHECK_CUDA(cudaStreamSynchronize(memory_->stream()));
@@ -228,6 +240,22 @@ class CudaContext final : public DeviceContext {
   void wait_for_copy() {
     VOLPIPE_CHECK_CUDA(cudaEventRecord(copied_, memory_->stream()));
     VOLPIPE_CHECK_CUDA(cudaEventSynchronize(copied_));
+  }
+
+  void queue_copy(const RowsCopy& copy, cudaMemcpyKind kind) {
+    constexpr std::size_t kMaxPitch = (std::size_t(1) << 31) - 1;
+    make_current(device().index());
+    const bool adjoining = copy.source_pitch == copy.bytes && copy.target_pitch == copy.bytes;
+    if (!adjoining && std::max(copy.source_pitch, copy.target_pitch) <= kMaxPitch) {
+      VOLPIPE_CHECK_CUDA(cudaMemcpy2DAsync(copy.target, copy.target_pitch, copy.source, copy.source_pitch, copy.bytes,
+                                           copy.rows, kind, stream()));
+      return;
+    }
+    const std::size_t bytes = adjoining ? copy.bytes * copy.rows : copy.bytes;
+    for (std::size_t row = 0; row < (adjoining ? 1 : copy.rows); ++row)
+      VOLPIPE_CHECK_CUDA(cudaMemcpyAsync(static_cast<std::byte*>(copy.target) + row * copy.target_pitch,
+                                         static_cast<const std::byte*>(copy.source) + row * copy.source_pitch, bytes,
+                                         kind, stream()));
   }
 
   std::shared_ptr<StreamMemory> memory_;

@@ -102,7 +102,8 @@ class StatisticsPass {
 
   StatisticsResult answer(const StatisticsRequest& request, const Program& program, const InputRange& range) const {
     if (request.over == Over::item) return answer_together(request, program);
-    if (range.components() > 1 && !differs_by_component(request.mask, program))
+    const auto has_components = [this](const std::string& image) { return images_.at(image).info().components > 1; };
+    if (range.components() > 1 && !differs_by_component(group_, request.mask, program, has_components))
       return answer(request, program, range.component(0));
     const bool repeats = range.components() > 1 && request.mask.kind == Mask::Kind::image;
     if (repeats || range.repeats_input()) return answer_gathered(request, program, {range});
@@ -113,18 +114,6 @@ class StatisticsPass {
   }
 
  private:
-  bool has_components(const std::string& image) const { return images_.at(image).info().components > 1; }
-
-  /// False where each component would be measured alike, because the values come from images of one component: what is
-  /// counted is counted once.
-  bool differs_by_component(const Mask& mask, const Program& program) const {
-    if (mask.kind == Mask::Kind::image && has_components(mask.image)) return true;
-    const Origins origins = origins_of(program);
-    for (std::size_t input = 0; input < group_.inputs.size(); ++input)
-      if (origins.inputs >> input & 1 && has_components(group_.inputs[input])) return true;
-    return origins.draws;
-  }
-
   StatisticsResult measured(const StatisticsRequest& request, const SampledValues& values) const {
     StatisticsResult result;
     if (request.moments) result.moments = compute_moments(context_, values);
@@ -192,7 +181,7 @@ class PointwiseRun {
         notices_(notices) {}
 
   ConversionCounts run(Volume& output) {
-    const std::int64_t components = group_.input.components, step = each_by_itself() ? 1 : components;
+    const std::int64_t components = group_.input.components, step = each_by_itself(group_) ? 1 : components;
     ConversionCounts counts;
     for (std::int64_t first = 0; first < components; first += step) {
       const InputRange range(group_.inputs, images_, first, step);
@@ -204,41 +193,12 @@ class PointwiseRun {
   }
 
  private:
-  bool each_by_itself() const {
-    for (const auto& stage : group_.pointwise)
-      for (const StatisticsRequest& request : stage->requests())
-        if (request.over == Over::component) return true;
-    return false;
-  }
-
   Program program_for(const InputRange& range) {
-    Program program;
-    VolumeInfo info = group_.input;
-    for (std::size_t i = 0; i < group_.pointwise.size(); ++i)
-      with_stage(pipeline_.stages[group_.stages[i]].label, [&] {
-        const PointwiseStage& stage = *group_.pointwise[i];
-        const auto answers = answers_for(stage, group_.stages[i], program, info, range);
-        stage.append(program, {info, answers, group_.inputs, notices_, group_.precision});
-        info = stage.output(info);
-      });
-    return program;
-  }
-
-  std::vector<StatisticsResult> answers_for(const PointwiseStage& stage, std::size_t index, const Program& program,
-                                            const VolumeInfo& info, const InputRange& range) {
-    const auto requests = stage.requests();
-    const bool together = std::any_of(requests.begin(), requests.end(),
-                                      [](const StatisticsRequest& request) { return request.over == Over::item; });
-    if (const auto known = statistics_.find(index); together && known != statistics_.end()) return known->second;
-    std::vector<StatisticsResult> answers;
     const StatisticsPass pass(context_, group_, images_);
-    for (const StatisticsRequest& request : requests) {
-      Program measured = program;
-      if (request.of) request.of(measured, {info, answers, group_.inputs, notices_, group_.precision});
-      answers.push_back(pass.answer(request, measured, range));
-    }
-    if (together) statistics_[index] = answers;
-    return answers;
+    return complete_program(pipeline_, group_, statistics_, notices_,
+                            [&](const StatisticsRequest& request, const Program& measured) {
+                              return pass.answer(request, measured, range);
+                            });
   }
 
   ConversionCounts run_part(const Program& program, const InputRange& range, Volume& output) {
@@ -259,7 +219,58 @@ class PointwiseRun {
   Notices& notices_;
 };
 
+/// One stage's answers, from the requests that are not answered yet for the item.
+std::vector<StatisticsResult> answers_for(const Group& group, std::size_t number, const Program& program,
+                                          const VolumeInfo& info, ItemStatistics& statistics, Notices& notices,
+                                          const AnswerRequest& answer) {
+  const PointwiseStage& stage = *group.pointwise[number];
+  const auto requests = stage.requests();
+  const bool together = std::any_of(requests.begin(), requests.end(),
+                                    [](const StatisticsRequest& request) { return request.over == Over::item; });
+  if (requests.empty()) return {};
+  const std::size_t index = group.stages[number];
+  if (const auto known = statistics.find(index); together && known != statistics.end()) return known->second;
+  std::vector<StatisticsResult> answers;
+  for (const StatisticsRequest& request : requests) {
+    Program measured = program;
+    if (request.of) request.of(measured, {info, answers, group.inputs, notices, group.precision});
+    answers.push_back(answer(request, measured));
+  }
+  if (together) statistics[index] = answers;
+  return answers;
+}
+
 }  // namespace
+
+bool each_by_itself(const Group& group) {
+  for (const auto& stage : group.pointwise)
+    for (const StatisticsRequest& request : stage->requests())
+      if (request.over == Over::component) return true;
+  return false;
+}
+
+bool differs_by_component(const Group& group, const Mask& mask, const Program& program,
+                          const std::function<bool(const std::string&)>& has_components) {
+  if (mask.kind == Mask::Kind::image && has_components(mask.image)) return true;
+  const Origins origins = origins_of(program);
+  for (std::size_t input = 0; input < group.inputs.size(); ++input)
+    if (origins.inputs >> input & 1 && has_components(group.inputs[input])) return true;
+  return origins.draws;
+}
+
+Program complete_program(const Pipeline& pipeline, const Group& group, ItemStatistics& statistics, Notices& notices,
+                         const AnswerRequest& answer) {
+  Program program;
+  VolumeInfo info = group.input;
+  for (std::size_t i = 0; i < group.pointwise.size(); ++i)
+    with_stage(pipeline.stages[group.stages[i]].label, [&] {
+      const PointwiseStage& stage = *group.pointwise[i];
+      const auto answers = answers_for(group, i, program, info, statistics, notices, answer);
+      stage.append(program, {info, answers, group.inputs, notices, group.precision});
+      info = stage.output(info);
+    });
+  return program;
+}
 
 void add_notices(const ConversionCounts& counts, const Group& group, Notices& notices) {
   const std::string type(to_string(group.output.dtype));

@@ -107,6 +107,17 @@ ProgramUse program_use(const PointwiseStage& stage, const VolumeInfo& input, std
   return most;
 }
 
+std::vector<Program> example_programs(const Group& group) {
+  std::vector<Program> programs;
+  VolumeInfo info = group.input;
+  for (const auto& stage : group.pointwise) {
+    Program program = example_program(*stage, info, group.inputs, kExamples[0], programs);
+    programs.push_back(std::move(program));
+    info = stage->output(info);
+  }
+  return programs;
+}
+
 std::vector<StageProgram> programs_of(const Group& group) {
   std::vector<StageProgram> programs;
   VolumeInfo info = group.input;

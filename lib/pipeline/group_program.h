@@ -23,6 +23,10 @@ struct ProgramUse {
 /// The most that a stage appends, over statistics of an ordinary image, of one that fills float32 and of a constant.
 ProgramUse program_use(const PointwiseStage& stage, const VolumeInfo& input, std::span<const std::string> inputs);
 
+/// What a group's stages append and measure over an ordinary image, stage by stage: the constants stand for others, the
+/// neighbours and places are those of any image.
+std::vector<Program> example_programs(const Group& group);
+
 /// One stage of a group in words.
 struct StageProgram {
   std::vector<std::string> statistics;    ///< what it asks for first: "mean, standard deviation, minimum and maximum"

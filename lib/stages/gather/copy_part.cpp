@@ -1,7 +1,5 @@
 #include "stages/gather/copy_part.h"
 
-#include <cstring>
-
 #include "volume/error.h"
 
 namespace volpipe {
@@ -30,18 +28,7 @@ void copy_part(DeviceContext& context, const RearrangingStage::Part& part, const
   }
 }
 
-void cpu::copy_rows(DeviceContext& context, const RowsCopy& copy) {
-  constexpr std::int64_t kPiece = std::int64_t(1) << 20;
-  const std::int64_t pieces = std::max<std::int64_t>(1, std::int64_t(copy.bytes) / kPiece);
-  context.parallel(std::int64_t(copy.rows) * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t p = begin; p < end; ++p) {
-      const auto row = std::size_t(p / pieces);
-      const std::size_t first = copy.bytes * std::size_t(p % pieces) / std::size_t(pieces);
-      const std::size_t last = copy.bytes * std::size_t(p % pieces + 1) / std::size_t(pieces);
-      std::memcpy(static_cast<std::byte*>(copy.target) + row * copy.target_pitch + first,
-                  static_cast<const std::byte*>(copy.source) + row * copy.source_pitch + first, last - first);
-    }
-  });
-}
+// There, all memory is the host's.
+void cpu::copy_rows(DeviceContext& context, const RowsCopy& copy) { context.upload(copy); }
 
 }  // namespace volpipe

@@ -10,13 +10,6 @@ namespace volpipe {
 /// Copies `part` of `source` to its place in `target`; the two agree on every axis but `part.axis`, and in pixel type.
 void copy_part(DeviceContext& context, const RearrangingStage::Part& part, const Volume& source, Volume& target);
 
-/// `rows` runs of `bytes` bytes, `source_pitch` and `target_pitch` bytes from one to the next.
-struct RowsCopy {
-  const void* source;
-  void* target;
-  std::size_t bytes, source_pitch, target_pitch, rows;
-};
-
 namespace cpu {
 void copy_rows(DeviceContext& context, const RowsCopy& copy);
 }

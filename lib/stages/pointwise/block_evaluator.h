@@ -150,8 +150,8 @@ class BlockEvaluator {
         const std::int64_t element = neighbour_element(tables_, neighbour, place);
         const std::int64_t x = place.x + neighbour.offset[0];
         const std::int64_t run =
-            element >= 0 && x >= 0 && x < tables_.size[0] ? std::min(tables_.size[0] - x, row_end - first) : 1;
-        if (element < 0) acc_[first] = T(neighbour.fill);
+            element != kNoElement && x >= 0 && x < tables_.size[0] ? std::min(tables_.size[0] - x, row_end - first) : 1;
+        if (element == kNoElement) acc_[first] = T(neighbour.fill);
         else load(input, element, run, acc_ + first);
         first += run;
         place.x += run;

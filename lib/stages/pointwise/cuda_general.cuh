@@ -195,16 +195,16 @@ class GeneralEvaluator {
     const std::int64_t count = general_.kernel.count, x = place_.x + neighbour.offset[0];
     if (in_one_row() && x >= 0 && x + kVoxels <= tables_.size[0] && voxels_.first + kVoxels <= count) {
       const std::int64_t element = neighbour_element(tables_, neighbour, place_);
-      return element < 0 ? fill(acc, T(neighbour.fill)) : load_run(input, element);
+      return element == kNoElement ? fill(acc, T(neighbour.fill)) : load_run(input, element);
     }
     std::int64_t elements[kVoxels];
     for_each_place([&](int v, const Place& place) {
-      elements[v] = voxels_.position(v) < count ? neighbour_element(tables_, neighbour, place) : -1;
+      elements[v] = voxels_.position(v) < count ? neighbour_element(tables_, neighbour, place) : kNoElement;
     });
     visit(input.dtype, [&](auto tag) {
       const auto* source = static_cast<const typename decltype(tag)::type*>(input.data);
 #pragma unroll
-      for (int v = 0; v < kVoxels; ++v) acc[v] = elements[v] < 0 ? T(neighbour.fill) : T(source[elements[v]]);
+      for (int v = 0; v < kVoxels; ++v) acc[v] = elements[v] == kNoElement ? T(neighbour.fill) : T(source[elements[v]]);
     });
   }
 

@@ -24,7 +24,9 @@ struct FieldView {
 
 /// The constants of a program's ops and where its voxels lie, in memory of the device that runs it; passed by value.
 struct PlaceTables {
-  std::int64_t size[3], voxels, first;
+  std::int64_t size[3], voxels;
+  std::int64_t begin;  ///< place of the run's first value on the grid
+  std::int64_t first;  ///< and in the volume
   Neighbour neighbours[Program::kMaxNeighbours];
   CurveView curves[Program::kMaxCurves];
   FieldView fields[Program::kMaxFields];
@@ -40,7 +42,7 @@ struct Place {
 };
 
 VOLPIPE_HD inline Place place_of(const PlaceTables& tables, std::int64_t value) {
-  const std::int64_t component = value / tables.voxels, voxel = value % tables.voxels;
+  const std::int64_t at = tables.begin + value, component = at / tables.voxels, voxel = at % tables.voxels;
   const std::int64_t row = voxel / tables.size[0];
   return {voxel % tables.size[0], row % tables.size[1], row / tables.size[1], component};
 }
@@ -84,14 +86,17 @@ VOLPIPE_HD inline double curve_at(const CurveView& curve, double v) {
   return rise == 0 ? curve.y[low] : std::fma(share, rise, curve.y[low]);
 }
 
-/// Element of the input's component that a neighbour is; -1 for its fill.
+/// What neighbour_element gives for a neighbour that is its fill.
+inline constexpr std::int64_t kNoElement = std::numeric_limits<std::int64_t>::min();
+
+/// Element that a neighbour is, from the run's first on: negative before it.
 VOLPIPE_HD inline std::int64_t neighbour_element(const PlaceTables& tables, const Neighbour& neighbour,
                                                  const Place& place) {
   const std::int64_t x = fold_tap(place.x + neighbour.offset[0], tables.size[0], neighbour.boundary);
   const std::int64_t y = fold_tap(place.y + neighbour.offset[1], tables.size[1], neighbour.boundary);
   const std::int64_t z = fold_tap(place.z + neighbour.offset[2], tables.size[2], neighbour.boundary);
-  if (x < 0 || y < 0 || z < 0) return -1;
-  return place.component * tables.voxels + (z * tables.size[1] + y) * tables.size[0] + x;
+  if (x < 0 || y < 0 || z < 0) return kNoElement;
+  return place.component * tables.voxels + (z * tables.size[1] + y) * tables.size[0] + x - tables.begin;
 }
 
 /// The field's coefficient a along x at row (y, z).

@@ -247,7 +247,8 @@ PlaceTables host_tables(const Program& program, const ProgramGrid& grid) {
   PlaceTables tables{};
   for (std::size_t axis = 0; axis < 3; ++axis) tables.size[axis] = grid.size[axis];
   tables.voxels = grid.size[0] * grid.size[1] * grid.size[2];
-  tables.first = grid.first;
+  tables.begin = grid.begin;
+  tables.first = grid.first + grid.begin;
   std::copy(program.neighbours().begin(), program.neighbours().end(), tables.neighbours);
   std::copy(program.keys().begin(), program.keys().end(), tables.keys);
   for (std::size_t i = 0; i < program.curves().size(); ++i) {
@@ -271,7 +272,9 @@ PlaceTables host_tables(const Program& program, const ProgramGrid& grid) {
 
 void check_grid(const Program& program, const ProgramGrid& grid, std::int64_t count) {
   const std::int64_t voxels = grid.size[0] * grid.size[1] * grid.size[2];
-  if (program.asks_for_place() && (voxels <= 0 || count % voxels != 0 || grid.first % voxels != 0))
+  const bool whole = grid.begin == 0 && voxels > 0 && count % voxels == 0;
+  const bool part = grid.begin >= 0 && count <= voxels - grid.begin;
+  if (program.asks_for_place() && (voxels <= 0 || !(whole || part) || grid.first % voxels != 0))
     throw Error(ErrorCode::internal, "a program asks for the place of its voxels and has no grid");
 }
 

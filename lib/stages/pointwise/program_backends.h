@@ -25,7 +25,7 @@ VOLPIPE_CUDA_CODE ConversionCounts run_program(DeviceContext& context, const Pro
 
 /// Throws Error(internal) when a program reads an input that is not there.
 void check_inputs(const Program& program, std::span<const ProgramInput> inputs);
-/// The same when it asks for places and `count` values are not whole grids.
+/// The same when it asks for places and `count` values are neither whole grids nor part of one.
 void check_grid(const Program& program, const ProgramGrid& grid, std::int64_t count);
 
 }  // namespace volpipe

@@ -171,6 +171,46 @@ std::vector<std::int64_t> AxisMatrix::sources() const {
   return sources;
 }
 
+namespace {
+
+/// Whether a row's taps go on at the other end of the axis.
+bool wraps(const AxisMatrix& matrix, std::int64_t j) {
+  for (int t = 0; t < matrix.taps(); ++t)
+    if (matrix.weights()[std::size_t(j * matrix.taps() + t)] != 0 &&
+        matrix.start()[std::size_t(j)] + t >= matrix.input_size())
+      return true;
+  return false;
+}
+
+}  // namespace
+
+AxisRange columns_of(const AxisMatrix& matrix, const AxisRange& rows) {
+  AxisRange columns{matrix.input_size(), 0};
+  for (std::int64_t j = rows.begin; j < rows.end; ++j) {
+    if (matrix.periodic() && wraps(matrix, j)) return {0, matrix.input_size()};
+    const AxisMatrix::Row taps = matrix.row(j);
+    if (taps.empty()) continue;
+    columns.begin = std::min(columns.begin, taps.front().index);
+    columns.end = std::max(columns.end, taps.back().index + 1);
+  }
+  if (columns.begin < columns.end) return columns;
+  const std::int64_t near =
+      std::clamp<std::int64_t>(matrix.start()[std::size_t(rows.begin)], 0, matrix.input_size() - 1);
+  return {near, near + 1};
+}
+
+AxisMatrix part_of(const AxisMatrix& matrix, const AxisRange& rows, const AxisRange& columns) {
+  const bool all_columns = columns == AxisRange{0, matrix.input_size()};
+  if (all_columns && rows == AxisRange{0, matrix.output_size()}) return matrix;
+  std::vector<AxisMatrix::Row> taps;
+  for (std::int64_t j = rows.begin; j < rows.end; ++j) {
+    AxisMatrix::Row& row = taps.emplace_back(matrix.row(j));
+    for (AxisMatrix::Tap& tap : row) tap.index -= columns.begin;
+    row.push_back({-1, matrix.fill_weights()[std::size_t(j)]});
+  }
+  return AxisMatrix::from_rows(columns.length(), taps, matrix.periodic() && all_columns);
+}
+
 LatticeRun longest_run(const std::vector<std::int64_t>& sources) {
   LatticeRun longest;
   const auto size = std::int64_t(sources.size());

@@ -56,6 +56,20 @@ class AxisMatrix {
   std::vector<double> fill_weights_;
 };
 
+/// Entries [begin, end) of an axis.
+struct AxisRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t length() const { return end - begin; }
+  bool operator==(const AxisRange&) const = default;
+};
+
+/// The input voxels that rows `rows`, at least one, read; one voxel near them where they read none. Rows that wrap
+/// around a periodic axis read all of it.
+AxisRange columns_of(const AxisMatrix& matrix, const AxisRange& rows);
+
+/// Those rows over the input voxels `columns`, which hold columns_of(matrix, rows): the same sums in the same order.
+AxisMatrix part_of(const AxisMatrix& matrix, const AxisRange& rows, const AxisRange& columns);
+
 /// Rows [begin, end) of a matrix that copies take the input voxels first, first + step, ...
 struct LatticeRun {
   std::int64_t begin = 0, end = 0, first = 0, step = 1;

@@ -14,33 +14,20 @@ namespace volpipe {
 
 namespace {
 
-/// What each source axis goes through, and the sizes after it.
-struct SourceOrder {
+/// What each axis goes through: of the target, or of the source.
+std::array<const AxisMatrix*, 3> matrices_of(const GridMap& map, bool target_order) {
   std::array<const AxisMatrix*, 3> matrices;
-  Index3 output_size;
-};
-
-SourceOrder in_source_order(const GridMap& map) {
-  SourceOrder order;
-  for (int axis = 0; axis < 3; ++axis) {
-    const auto source = std::size_t(map.source_axis[std::size_t(axis)]);
-    order.matrices[source] = &map.matrices[std::size_t(axis)];
-    order.output_size[source] = map.matrices[std::size_t(axis)].output_size();
-  }
-  return order;
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    matrices[target_order ? axis : std::size_t(map.source_axis[axis])] = &map.matrices[axis];
+  return matrices;
 }
 
 std::int64_t product(const Index3& size) { return size[0] * size[1] * size[2]; }
 
 bool permutes(const GridMap& map) { return map.source_axis != std::array<int, 3>{0, 1, 2}; }
 
-bool copies_voxels(const VolumeInfo& input, const GridMap& map) {
-  return map.copies() && map.output.dtype == input.dtype;
-}
-
-/// The filter of a permuting map keeps the source's axis order; the copy goes where it moves fewer bytes.
-bool permutes_first(const VolumeInfo& input, const GridMap& map) {
-  return permutes(map) && input.bytes() <= map.output.bytes();
+GridPasses passes_used(const VolumeInfo& input, const GridMap& map) {
+  return map.passes ? *map.passes : passes_of(input, map);
 }
 
 /// Whether x and y come before z: the order with the smaller volume in between.
@@ -114,21 +101,22 @@ struct FilterWork {
   std::int64_t components;
   DataType input_type, output_type;
   double fill;
+  GridPasses passes;
 
+  /// Null: the axis is left alone.
+  const AxisMatrix* filter(std::size_t axis) const { return passes.filters[axis] ? matrices[axis] : nullptr; }
   Index3 output_size() const {
     return {matrices[0]->output_size(), matrices[1]->output_size(), matrices[2]->output_size()};
   }
 };
-
-const AxisMatrix* unless_identity(const AxisMatrix* matrix) { return matrix->is_identity() ? nullptr : matrix; }
 
 void run_planes(DeviceContext& context, const FilterWork& work, std::int64_t slices, DataType input_type,
                 const void* input, void* output) {
   const SliceWork planes{.columns = work.size[0],
                          .rows = work.size[1],
                          .slices = slices,
-                         .x = unless_identity(work.matrices[0]),
-                         .y = unless_identity(work.matrices[1]),
+                         .x = work.filter(0),
+                         .y = work.filter(1),
                          .input_type = input_type,
                          .output_type = work.output_type,
                          .fill = work.fill};
@@ -148,19 +136,20 @@ void run_z(DeviceContext& context, const FilterWork& work, std::int64_t plane, D
   run_on(context, cpu::filter_slices, cuda::filter_slices, along_z, input, output);
 }
 
-bool planes_needed(const FilterWork& work) {
-  return unless_identity(work.matrices[0]) || unless_identity(work.matrices[1]) || !unless_identity(work.matrices[2]);
+bool planes_needed(const GridPasses& passes) { return passes.filters[0] || passes.filters[1] || !passes.filters[2]; }
+
+bool runs_in_pairs(const FilterWork& work, bool on_cuda) {
+  return on_cuda && work.output_type == DataType::float32 && work.passes.pairs;
 }
 
 bool runs_in_one_pass(const FilterWork& work, bool on_cuda) {
-  if (on_cuda && work.output_type == DataType::float32 && linear_at_most(work.matrices)) return true;
-  return !planes_needed(work) || !unless_identity(work.matrices[2]);
+  return runs_in_pairs(work, on_cuda) || !planes_needed(work.passes) || !work.passes.filters[2];
 }
 
 std::size_t between_bytes(const FilterWork& work) {
   const Index3 out = work.output_size();
   const std::int64_t voxels =
-      planes_first(work.size, out) ? out[0] * out[1] * work.size[2] : work.size[0] * work.size[1] * out[2];
+      work.passes.planes_first ? out[0] * out[1] * work.size[2] : work.size[0] * work.size[1] * out[2];
   return std::size_t(voxels * work.components) * size_of(work.output_type);
 }
 
@@ -168,15 +157,15 @@ void run_filter(DeviceContext& context, const FilterWork& work, const void* inpu
   const bool on_cuda = context.device().is_cuda();
   const Index3 out = work.output_size();
   if (runs_in_one_pass(work, on_cuda)) {
-    if (on_cuda && work.output_type == DataType::float32 && linear_at_most(work.matrices))
+    if (runs_in_pairs(work, on_cuda))
       return cuda::filter_linear(context, {work.size, work.matrices, work.components, work.input_type, work.fill},
                                  input, output);
-    if (planes_needed(work))
+    if (planes_needed(work.passes))
       return run_planes(context, work, work.size[2] * work.components, work.input_type, input, output);
     return run_z(context, work, work.size[0] * work.size[1], work.input_type, input, output);
   }
   Buffer between = context.allocate(between_bytes(work));
-  if (planes_first(work.size, out)) {
+  if (work.passes.planes_first) {
     run_planes(context, work, work.size[2] * work.components, work.input_type, input, between.data());
     run_z(context, work, out[0] * out[1], work.output_type, between.data(), output);
   } else {
@@ -185,15 +174,13 @@ void run_filter(DeviceContext& context, const FilterWork& work, const void* inpu
   }
 }
 
-FilterWork filter_work(const VolumeInfo& input, const GridMap& map, double fill_value) {
-  const SourceOrder order = in_source_order(map);
-  FilterWork work{input.geometry.size(), order.matrices, input.components, input.dtype, map.output.dtype, fill_value};
-  if (permutes_first(input, map))
-    for (std::size_t axis = 0; axis < 3; ++axis) {
-      work.size[axis] = map.matrices[axis].input_size();
-      work.matrices[axis] = &map.matrices[axis];
-    }
-  return work;
+Index3 input_sizes(const std::array<const AxisMatrix*, 3>& matrices) {
+  return {matrices[0]->input_size(), matrices[1]->input_size(), matrices[2]->input_size()};
+}
+
+FilterWork filter_work(const VolumeInfo& input, const GridMap& map, const GridPasses& passes, double fill_value) {
+  const auto matrices = matrices_of(map, passes.permutes_first);
+  return {input_sizes(matrices), matrices, input.components, input.dtype, map.output.dtype, fill_value, passes};
 }
 
 void check_fits(const VolumeInfo& input, const GridMap& map) {
@@ -205,7 +192,7 @@ void check_fits(const VolumeInfo& input, const GridMap& map) {
     if (std::max(expected, map.matrices[axis].output_size()) > std::numeric_limits<std::int32_t>::max())
       throw Error(ErrorCode::unsupported, "an axis has more than 2147483647 voxels: split the volume along it");
   }
-  if (!copies_voxels(input, map) && !is_floating(map.output.dtype))
+  if (!passes_used(input, map).copies && !is_floating(map.output.dtype))
     throw Error(ErrorCode::internal,
                 "a computing map gives float32 or float64, not " + std::string(to_string(map.output.dtype)));
 }
@@ -272,32 +259,47 @@ std::optional<GridMap> compose(const GridMap& second, const GridMap& first) {
   return result;
 }
 
+GridPasses passes_of(const VolumeInfo& input, const GridMap& map) {
+  GridPasses passes;
+  passes.copies = map.copies() && map.output.dtype == input.dtype;
+  if (passes.copies) return passes;
+  // The filter of a permuting map keeps the source's axis order; the copy goes where it moves fewer bytes.
+  passes.permutes_first = permutes(map) && input.bytes() <= map.output.bytes();
+  const auto matrices = matrices_of(map, passes.permutes_first);
+  const Index3 output_size{matrices[0]->output_size(), matrices[1]->output_size(), matrices[2]->output_size()};
+  passes.planes_first = planes_first(input_sizes(matrices), output_size);
+  passes.pairs = linear_at_most(matrices);
+  for (std::size_t axis = 0; axis < 3; ++axis) passes.filters[axis] = !matrices[axis]->is_identity();
+  return passes;
+}
+
 Volume apply_map(DeviceContext& context, const Volume& input, const GridMap& map, double fill_value) {
   check_fits(input.info(), map);
-  if (copies_voxels(input.info(), map)) {
+  const GridPasses passes = passes_used(input.info(), map);
+  if (passes.copies) {
     Volume output(map.output, context.allocate(map.output.bytes()));
     run_on(context, cpu::copy_voxels, cuda::copy_voxels, copy_work(input.info(), map, fill_value), input.data(),
            output.data());
     return output;
   }
-  const FilterWork work = filter_work(input.info(), map, fill_value);
-  const bool permuted_first = permutes_first(input.info(), map);
-  const Buffer permuted = permuted_first ? permute_axes(context, input.data(), input.geometry().size(), map.source_axis,
-                                                        work.components, work.input_type)
-                                         : Buffer();
+  const FilterWork work = filter_work(input.info(), map, passes, fill_value);
+  const Buffer permuted = passes.permutes_first ? permute_axes(context, input.data(), input.geometry().size(),
+                                                               map.source_axis, work.components, work.input_type)
+                                                : Buffer();
   Buffer filtered = context.allocate(map.output.bytes());
-  run_filter(context, work, permuted_first ? permuted.data() : input.data(), filtered.data());
-  if (permuted_first || !permutes(map)) return Volume(map.output, std::move(filtered));
+  run_filter(context, work, passes.permutes_first ? permuted.data() : input.data(), filtered.data());
+  if (passes.permutes_first || !permutes(map)) return Volume(map.output, std::move(filtered));
   return Volume(map.output, permute_axes(context, filtered.data(), work.output_size(), map.source_axis, work.components,
                                          work.output_type));
 }
 
 std::size_t scratch_bytes(const VolumeInfo& input, const GridMap& map) {
-  if (copies_voxels(input, map)) return 0;
-  const FilterWork work = filter_work(input, map, 0);
+  const GridPasses passes = passes_used(input, map);
+  if (passes.copies) return 0;
+  const FilterWork work = filter_work(input, map, passes, 0);
   const std::size_t between = runs_in_one_pass(work, false) ? 0 : between_bytes(work);
   if (!permutes(map)) return between;
-  return between + (permutes_first(input, map) ? input.bytes() : map.output.bytes());
+  return between + (passes.permutes_first ? input.bytes() : map.output.bytes());
 }
 
 }  // namespace volpipe

@@ -17,6 +17,16 @@ struct GridSampling {
   bool operator==(const GridSampling&) const = default;
 };
 
+/// How the axes of a map are gone through. It decides the rounding of what is computed, so a part of a map goes through
+/// them as the whole does. Axes are the source's, or the target's where they are permuted first.
+struct GridPasses {
+  bool copies = false;            ///< voxels are moved bit for bit: the rest does not matter
+  bool permutes_first = false;    ///< axes change places before the filter, not after it
+  bool planes_first = true;       ///< x and y are filtered before z
+  bool pairs = false;             ///< at most two taps an axis, which CUDA takes in one pass
+  std::array<bool, 3> filters{};  ///< axes that are not left alone
+};
+
 /// A map from a source grid to a target grid that keeps the axes apart: axis i of the target comes from axis
 /// source_axis[i] of the source through matrices[i].
 struct GridMap {
@@ -31,6 +41,7 @@ struct GridMap {
   bool moves_world = false;
   /// How an interpolating map samples between voxels, so that it can join a gather; none when it smooths as well.
   std::optional<GridSampling> sampling{};
+  std::optional<GridPasses> passes{};  ///< of the map that this one is a part of; none: passes_of()
 
   bool copies() const { return matrices[0].copies() && matrices[1].copies() && matrices[2].copies(); }
   bool uses_fill() const { return matrices[0].uses_fill() || matrices[1].uses_fill() || matrices[2].uses_fill(); }
@@ -46,6 +57,9 @@ class SeparableStage : public Stage {
 /// differ, a "min" fill would look at another image, one computes in float32 and the other in float64, the passes would
 /// run in another order and do not commute (a derivative with a fill value), or the windows do not stay contiguous.
 std::optional<GridMap> compose(const GridMap& second, const GridMap& first);
+
+/// How `map` goes through a volume `input`.
+GridPasses passes_of(const VolumeInfo& input, const GridMap& map);
 
 /// Runs a map. Copying maps that keep the pixel type keep every bit; the others compute in float32 (float64 when the
 /// output's type is float64) and give float32 (float64), axis by axis; every pass finds the fill value outside. A map
