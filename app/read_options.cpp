@@ -10,10 +10,10 @@ void add_read_options(CLI::App& command, ReadFlags& flags) {
                                                                   {"qform", io::NiftiAffine::qform},
                                                                   {"pixdim", io::NiftiAffine::pixdim}};
   command
-      .add_option("--affine", flags.affine,
-                  "NIfTI: the map from voxels to the world to use: auto (sform, else qform, else pixdim), sform, qform "
-                  "or pixdim")
-      ->transform(CLI::CheckedTransformer(kAffines, CLI::ignore_case).description(""))
+      .add_option_function<std::string>(
+          "--affine", [&flags](const std::string& name) { flags.affine = kAffines.at(name); },
+          "NIfTI: the map from voxels to the world to use; auto: sform, else qform, else pixdim")
+      ->check(CLI::IsMember(kAffines))
       ->type_name("MAP");
   command.add_flag("--allow-gaps", flags.allow_gaps,
                    "DICOM: slices at uneven distances are kept in order, with the mean step");

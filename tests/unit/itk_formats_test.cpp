@@ -162,7 +162,7 @@ TEST(MetaImage, AForeignDataFileIsNeverReplaced) {
 
 TEST(MetaImage, UpperCaseMhaIsOneFile) {
   TemporaryFolder folder;
-  io::write(sample_volume({.geometry = oblique({3, 3, 3})}), folder / "v.MHA", false);
+  io::write(sample_volume({.geometry = oblique({3, 3, 3})}), folder / "v.MHA");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"v.MHA"});
 }
 
@@ -220,7 +220,7 @@ TEST(Formats, FilesCutShortAreErrors) {
 
 TEST(Formats, AFlippedBitInPackedVoxelsIsAnError) {
   TemporaryFolder folder;
-  io::write(sample_volume({.geometry = oblique({20, 20, 20}), .dtype = DataType::int16}), folder / "v.nrrd", false);
+  io::write(sample_volume({.geometry = oblique({20, 20, 20}), .dtype = DataType::int16}), folder / "v.nrrd");
   std::string bytes = read_bytes(folder / "v.nrrd");
   bytes[bytes.size() - 40] ^= 4;
   write_bytes(folder / "v.nrrd", bytes);
@@ -230,7 +230,7 @@ TEST(Formats, AFlippedBitInPackedVoxelsIsAnError) {
 
 TEST(Formats, AMissingDataFileIsNamed) {
   TemporaryFolder folder;
-  io::write(sample_volume({.geometry = oblique({3, 3, 3})}), folder / "v.mhd", false);
+  io::write(sample_volume({.geometry = oblique({3, 3, 3})}), folder / "v.mhd");
   std::filesystem::remove(folder / "v.raw");
   Notices notices;
   expect_error(ErrorCode::input, "v.raw", [&] { io::read_info(file_source(folder / "v.mhd"), notices); });
@@ -333,6 +333,45 @@ TEST(Formats, BytesAfterTheVoxelsAreANotice) {
     Notices notices;
     read_file(folder / name, notices);
     EXPECT_TRUE(has_notice(notices, "trailing_bytes")) << name;
+  }
+}
+
+TEST(Formats, BytesAfterAPackedStreamAreANotice) {
+  TemporaryFolder folder;
+  const std::string packed = zlib_stream(counting_shorts(1000));
+  const auto header = [&](std::size_t length) {
+    return meta_header(kMetaGeometry + "CompressedData = True\nCompressedDataSize = " + std::to_string(length) + "\n");
+  };
+  io::write(sample_volume({.geometry = oblique({20, 20, 20}), .dtype = DataType::int16}), folder / "v.nrrd");
+  const std::string nrrd = read_bytes(folder / "v.nrrd");
+  for (const std::size_t extra : {1, 2, 7, 8, 9, 64, 5000, 3000000}) {
+    const std::string tail(extra, 'x');
+    write_bytes(folder / "counted.mha", header(packed.size()) + packed + tail);
+    write_bytes(folder / "all.mha", header(packed.size() + extra) + packed + tail);
+    write_bytes(folder / "v.nrrd", nrrd + tail);
+    for (const std::string name : {"counted.mha", "all.mha", "v.nrrd"}) {
+      Notices notices;
+      io::read(file_source(folder / name), Buffer::host, notices);
+      ASSERT_EQ(notices.list().size(), 1u) << name << ", " << extra;
+      EXPECT_EQ(notices.list()[0].code, "trailing_bytes");
+      EXPECT_EQ(notices.list()[0].message.substr(0, notices.list()[0].message.find(' ')), std::to_string(extra))
+          << name;
+    }
+  }
+}
+
+TEST(Formats, HeadersAreDescribed) {
+  TemporaryFolder folder;
+  io::write(sample_volume({.geometry = oblique({4, 5, 6}), .dtype = DataType::int16}), folder / "v.nrrd");
+  io::write(sample_volume({.geometry = oblique({4, 5, 6}), .dtype = DataType::int16}), folder / "v.mha");
+  for (const auto& [name, size, type] : {std::tuple("v.nrrd", "sizes", "type"), {"v.mha", "DimSize", "ElementType"}}) {
+    bool sized = false, typed = false;
+    for (const io::HeaderField& field : io::describe_header(file_source(folder / name))) {
+      sized |= field.name == size && field.numbers == std::vector<double>{4, 5, 6};
+      typed |= field.name == type && field.numbers.empty() && !field.text.empty();
+    }
+    EXPECT_TRUE(sized) << name;
+    EXPECT_TRUE(typed) << name;
   }
 }
 
