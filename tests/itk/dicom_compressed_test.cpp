@@ -168,6 +168,53 @@ TEST_P(Compressed, ADamagedHeadOfAFrameIsAnError) {
   expect_damage(series, "a frame without its head");
 }
 
+/// Bits that decode to other values are a picture to any decoder; codes that do not exist, are too few or too many are
+/// damage, and nobody prints of it. JPEG 2000 and RLE have no such codes, and OpenJPEG prints.
+TEST_P(Compressed, DamagedCodesAreErrorsWhereTheyCanBeSeen) {
+  const Series series(GetParam(), 2);
+  const std::string sound = read_bytes(series.packed_file(1));
+  const auto [start, length] = fragment_in(sound);
+  const std::string name = GetParam().name;
+  const bool has_codes = !name.starts_with("rle") && !name.starts_with("jpeg_2000");
+  int errors = 0;
+  testing::internal::CaptureStderr();
+  for (std::size_t at = length / 3; at + 10 < length; at += length / 40 + 1)
+    for (const int mask : {0x04, 0xff}) {
+      std::string damaged = sound;
+      for (std::size_t k = 0; k < 4; ++k) damaged[start + at + k] = char(damaged[start + at + k] ^ mask);
+      write_bytes(series.packed_file(1), damaged);
+      try {
+        read_series(series.packed);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::input) << error.what();
+        ++errors;
+      }
+    }
+  const std::string printed = testing::internal::GetCapturedStderr();
+  if (!has_codes) return;
+  EXPECT_GT(errors, 10);
+  EXPECT_EQ(printed, "");
+}
+
+TEST_P(Compressed, FramesOfAnotherSizeAreErrors) {
+  if (std::string(GetParam().name).starts_with("rle")) return;  // says nothing of its size
+  const Series series(GetParam(), 2);
+  std::string wrong = read_bytes(series.packed_file(1));
+  const std::string rows = dicom_element(0x28, 0x10, "US", us(kRows));
+  const std::size_t at = wrong.find(rows);
+  ASSERT_NE(at, std::string::npos);
+  for (const int k : {0, 1}) {
+    wrong = read_bytes(series.packed_file(k));
+    write_bytes(series.packed_file(k), wrong.replace(at, rows.size(), dicom_element(0x28, 0x10, "US", us(kRows + 6))));
+  }
+  try {
+    read_series(series.packed);
+    ADD_FAILURE() << "it was read";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("24 rows"), std::string::npos) << error.what();
+  }
+}
+
 TEST_P(Compressed, ThreadsDoNotChangeTheResult) {
   const Series series(GetParam(), 12);
   const Volume alone = read_series(series.packed);

@@ -11,6 +11,7 @@
 
 #include "io/input_file.h"
 #include "io/module/dicom_rle.h"
+#include "io/module/jpeg_stream.h"
 #include "volume/error.h"
 
 namespace volpipe::io {
@@ -313,14 +314,46 @@ bool ends_a_frame(const std::vector<std::uint8_t>& fragment) {
   return length >= 2 && fragment[length - 2] == 0xff && fragment[length - 1] == 0xd9;
 }
 
-/// The decoders fill up what is missing at the end of a stream and say nothing.
-void check_frames_end(const DicomFile& file, const StoredPixels& stored) {
-  const auto whole = std::count_if(stored.begin() + 1, stored.end(), ends_a_frame);
-  if (std::size_t(whole) == file.frames.size() && ends_a_frame(stored.back())) return;
+/// Whether a fragment starts as a JPEG or JPEG-LS stream, a JPEG 2000 codestream or a JP2 file does.
+bool starts_a_frame(const std::vector<std::uint8_t>& fragment) {
+  static constexpr std::array<std::uint8_t, 8> kJp2 = {0, 0, 0, 12, 'j', 'P', ' ', ' '};
+  if (fragment.size() < kJp2.size()) return false;
+  return (fragment[0] == 0xff && (fragment[1] == 0xd8 || fragment[1] == 0x4f)) ||
+         std::equal(kJp2.begin(), kJp2.end(), fragment.begin());
+}
+
+/// The stream of each frame, of one or several fragments.
+std::vector<std::vector<std::uint8_t>> streams_of_frames(const DicomFile& file, const StoredPixels& stored) {
+  std::vector<std::vector<std::uint8_t>> streams;
+  bool open = false;
+  for (auto fragment = stored.begin() + 1; fragment != stored.end(); ++fragment) {
+    if (!open) streams.emplace_back();
+    streams.back().insert(streams.back().end(), fragment->begin(), fragment->end());
+    open = !ends_a_frame(*fragment);
+  }
+  const std::size_t whole = streams.size() - (open ? 1 : 0);
+  if (!open && whole == file.frames.size()) return streams;
   throw Error(ErrorCode::input, file.name() + ": " + std::to_string(whole) + " of its " +
                                     std::to_string(file.frames.size()) +
                                     " compressed frames reach their end mark: they are cut short or damaged, export "
                                     "the file again");
+}
+
+/// The decoders fill up what is missing and say nothing, or complain on standard error.
+void check_frames_are_whole(const DicomFile& file, const StoredPixels& stored) {
+  for (const auto& stream : streams_of_frames(file, stored)) {
+    if (!starts_a_frame(stream)) refuse_damaged(file);
+    const auto size = compressed_frame_size(stream);
+    if (size && *size != FrameSize{file.rows, file.columns, file.samples})
+      throw Error(ErrorCode::input, file.name() + ": its compressed frames are of " + std::to_string(size->rows) +
+                                        " rows, " + std::to_string(size->columns) + " columns and " +
+                                        std::to_string(size->samples) + " samples, its header announces " +
+                                        std::to_string(file.rows) + ", " + std::to_string(file.columns) + " and " +
+                                        std::to_string(file.samples) + ": export the file again");
+    if (const std::string fault = fault_of_jpeg_codes(stream); !fault.empty())
+      throw Error(ErrorCode::input,
+                  file.name() + ": the compressed pixel data are damaged (" + fault + "): export the file again");
+  }
 }
 
 /// The compressed pixels as GDCM's decoders want them.
@@ -345,7 +378,7 @@ std::vector<std::uint8_t> decode_by_gdcm(DicomFile& file, const StoredPixels& st
   const gdcm::TransferSyntax syntax(gdcm::TransferSyntax::GetTSType(file.transfer_syntax.c_str()));
   if (!syntax.IsEncapsulated())
     refuse("its transfer syntax " + file.transfer_syntax + " is not known: export it uncompressed");
-  check_frames_end(file, stored);
+  check_frames_are_whole(file, stored);
   gdcm::Image image;
   image.SetNumberOfDimensions(file.multi_frame ? 3 : 2);
   image.SetDimension(0, unsigned(file.columns));
