@@ -196,6 +196,23 @@ TEST_P(Compressed, DamagedCodesAreErrorsWhereTheyCanBeSeen) {
   EXPECT_EQ(printed, "");
 }
 
+TEST_P(Compressed, ADamagedByteNeverEndsTheProcess) {
+  const Series series(GetParam(), 1);
+  const std::string sound = read_bytes(series.packed_file(0));
+  const auto [start, length] = fragment_in(sound);
+  testing::internal::CaptureStderr();
+  for (std::size_t at = 0; at < length; at += at < 250 ? 1 : 17)
+    for (const char value : {char(0xff), '\0', char(sound[start + at] ^ 1), char(sound[start + at] ^ 0x80)}) {
+      std::string damaged = sound;
+      damaged[start + at] = value;
+      write_bytes(series.packed_file(0), damaged);
+      try {
+        read_series(series.packed);
+      } catch (const Error&) {}
+    }
+  testing::internal::GetCapturedStderr();
+}
+
 TEST_P(Compressed, FramesOfAnotherSizeAreErrors) {
   if (std::string(GetParam().name).starts_with("rle")) return;  // says nothing of its size
   const Series series(GetParam(), 2);

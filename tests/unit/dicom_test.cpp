@@ -245,7 +245,7 @@ TEST_F(DicomTest, FramesAndSingleSlicesWithoutGeometryAreAllowed) {
   const Volume frames = read_allowed({.allow_no_geometry = true}, notices);
   EXPECT_EQ(frames.geometry().size(), (Index3{8, 8, 5}));
   EXPECT_EQ(frames.geometry().spacing(), (Vec3{0.5, 0.5, 2.5}));
-  expect_notice(notices, "geometry_assumed", {"frame 1 of 0.dcm", "2.5 mm apart (SliceThickness)"});
+  expect_notice(notices, "geometry_assumed", {"frame 1 of 0.dcm", "2.5 mm apart as SliceThickness says"});
 
   write_dicom_slices(series, 1, [](DicomSample& s, int) { s.thickness.reset(); });
   expect_fault({"single slice", "--allow-no-geometry"});

@@ -525,6 +525,25 @@ TEST(Nrrd, TextVoxelsGoThroughItk) {
   expect_error(ErrorCode::input, "", [&] { io::read(file_source(folder / "v.nrrd"), Buffer::host, notices); });
 }
 
+std::ptrdiff_t threads_of_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+}
+
+TEST(Formats, NoThreadsAreStarted) {
+  TemporaryFolder folder;
+  const auto before = threads_of_process();
+  const Volume volume = sample_volume({.geometry = oblique({20, 30, 40}), .dtype = DataType::int16});
+  write_bytes(folder / "text.nrrd", "NRRD0004\ntype: short\ndimension: 3\nsizes: 3 1 1\nencoding: ascii\n\n1 -2 300\n");
+  Notices notices;
+  io::read(file_source(folder / "text.nrrd"), Buffer::host, notices);
+  for (const std::string name : {"v.nrrd", "v.mha", "v.mhd"}) {
+    io::write(volume, folder / name);
+    io::read(file_source(folder / name), Buffer::host, notices);
+  }
+  io::write_png(folder / "p.png", {1, 2, 3, 4}, 2, 2, 1);
+  EXPECT_EQ(threads_of_process(), before);
+}
+
 TEST(Nrrd, ListAxesAreFramesWhereverTheyAre) {
   TemporaryFolder folder;
   for (const bool last : {true, false}) {

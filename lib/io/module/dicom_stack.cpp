@@ -281,11 +281,17 @@ std::vector<FrameRef> by_instance(const std::vector<DicomFile>& files, std::vect
   return refs;
 }
 
-/// What a step along the normal is taken to be, and where from.
-std::pair<double, std::string> assumed_step(const DicomFrame& frame) {
-  if (frame.spacing_between_slices.value_or(0) > 0) return {*frame.spacing_between_slices, "SpacingBetweenSlices"};
-  if (frame.slice_thickness.value_or(0) > 0) return {*frame.slice_thickness, "SliceThickness"};
-  return {1, "nothing better"};
+/// What a step along the normal is taken to be.
+struct AssumedStep {
+  double mm = 1;
+  std::string source;  ///< empty where nothing says more
+};
+
+AssumedStep assumed_step(const DicomFrame& frame) {
+  if (frame.spacing_between_slices.value_or(0) > 0)
+    return {*frame.spacing_between_slices, " as SpacingBetweenSlices says"};
+  if (frame.slice_thickness.value_or(0) > 0) return {*frame.slice_thickness, " as SliceThickness says"};
+  return {};
 }
 
 /// The files with a position, orientation and spacing for every frame.
@@ -307,15 +313,15 @@ std::vector<DicomFile> with_assumed_geometry(std::vector<DicomFile> files, const
     assumed.push_back("the pixels are taken for 1 mm");
   }
   const Vec3 normal = plane_axes(*frames(refs[0]).orientation, names[0])[2];
-  const auto [step, source] = assumed_step(frames(refs[0]));
+  const AssumedStep step = assumed_step(frames(refs[0]));
   if (!everywhere([](const DicomFrame& f) { return f.position.has_value(); })) {
     const auto ordered = by_instance(files, refs);
-    for (std::size_t i = 0; i < ordered.size(); ++i) frames(ordered[i]).position = (step * double(i)) * normal;
-    assumed.push_back("the slices are numbered by InstanceNumber and name, " + millimetres(step) + " apart (" + source +
-                      ")");
+    for (std::size_t i = 0; i < ordered.size(); ++i) frames(ordered[i]).position = (step.mm * double(i)) * normal;
+    assumed.push_back("the slices are ordered by InstanceNumber and name, " + millimetres(step.mm) + " apart" +
+                      step.source);
   }
-  if (refs.size() == 1 && source == "nothing better") {
-    frames(refs[0]).spacing_between_slices = step;
+  if (refs.size() == 1 && step.source.empty()) {
+    frames(refs[0]).spacing_between_slices = step.mm;
     assumed.push_back("the slice is taken to be 1 mm thick");
   }
   std::string what;
