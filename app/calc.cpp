@@ -8,6 +8,7 @@
 #include "command.h"
 #include "pipeline/file_cache.h"
 #include "pipeline/runner.h"
+#include "read_options.h"
 #include "settings.h"
 #include "sources.h"
 #include "stages/expression/expression.h"
@@ -21,6 +22,7 @@ struct Flags {
   std::vector<std::string> images;
   bool no_fallback = false, overwrite = false, in_double = false;
   int threads = 0;
+  ReadFlags reading;
 };
 
 Item item_of(const Flags& flags) {
@@ -31,7 +33,7 @@ Item item_of(const Flags& flags) {
     if (equals == 0 || equals == std::string::npos)
       throw Error(ErrorCode::usage, "'" + image + "' is not NAME=FILE, such as a=t1.nii.gz");
     const std::string name = image.substr(0, equals), file = image.substr(equals + 1);
-    if (!item.images.emplace(name, single_source(file)).second)
+    if (!item.images.emplace(name, single_source(file, to_read_options(flags.reading))).second)
       throw Error(ErrorCode::usage, "there are two images '" + name + "': give each a name of its own");
   }
   return item;
@@ -73,6 +75,7 @@ RunOptions options_of(const Flags& flags) {
   options.memory_limit = flags.memory.empty() ? 0 : parse_bytes(flags.memory);
   options.overwrite = flags.overwrite;
   options.seed = parse_seed(flags.seed);
+  options.reading = to_read_options(flags.reading);
   if (!options.device.fallback_reason.empty() && flags.device != "auto")
     spdlog::warn("running on the CPU: {}", options.device.fallback_reason);
   return options;
@@ -145,6 +148,7 @@ Command add_calc(CLI::App& parent) {
   command->add_option("--threads", flags->threads, "host threads (default: those this process may use)")
       ->check(CLI::Range(1, 1024));
   command->add_option("--memory", flags->memory, "bound on host memory for the volumes, such as 8G");
+  add_read_options(*command, flags->reading);
   command->add_flag("--overwrite", flags->overwrite, "replace the output if it exists");
   command->footer(
       "An expression that begins with - comes after --.\nExample: volpipe calc \"(a - mean(a, m)) / std(a, m)\" "

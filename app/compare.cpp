@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "command.h"
+#include "read_options.h"
 #include "sources.h"
 #include "spec/parameters.h"
 
@@ -17,12 +18,13 @@ struct Options {
   std::string a, b;
   Tolerance tolerance;
   bool json = false;
+  ReadFlags reading;
 };
 
-Volume read_volume(const std::string& file) {
-  const io::Source source = single_source(file);
+Volume read_volume(const std::string& file, const io::ReadOptions& options) {
+  const io::Source source = single_source(file, options);
   Notices notices;
-  Volume volume = with_path(file, [&] { return io::read(source, Buffer::host, notices); });
+  Volume volume = with_path(file, [&] { return io::read(source, Buffer::host, notices, nullptr, options); });
   print_notices(file, notices);
   return volume;
 }
@@ -105,9 +107,10 @@ void fail_as_usage(const Error& error) {
 }
 
 int compare(const Options& options) {
-  const Volume a = read_volume(options.a);
-  const Volume b = read_volume(options.b);
   const auto context = make_context(Device::cpu());
+  const io::ReadOptions reading = to_read_options(options.reading, context->host().threads.get());
+  const Volume a = read_volume(options.a, reading);
+  const Volume b = read_volume(options.b, reading);
   const Comparison result = compare_volumes(*context, a, b, options.tolerance);
   if (options.json)
     fmt::print("{}\n", to_json(options, a, b, result).dump(2, ' ', false, Json::error_handler_t::replace));
@@ -132,6 +135,7 @@ Command add_compare(CLI::App& parent) {
   command->add_option("--rtol", options->tolerance.relative, "Tolerance relative to |b|, default 0")
       ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", options->json, "The result as one JSON object on standard output");
+  add_read_options(*command, options->reading);
   command->footer(
       "Voxels agree when |a - b| <= atol + rtol * |b|; NaN agrees with NaN at the same place. Grids agree when their\n"
       "corners are closer than 1e-3 voxel. The pixel type may differ. Exit code 0: equal, 1: different, 2: not "

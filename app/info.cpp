@@ -6,6 +6,7 @@
 #include "device/context.h"
 #include "pipeline/report.h"
 #include "pipeline/summary.h"
+#include "read_options.h"
 #include "sources.h"
 
 namespace volpipe::app {
@@ -16,28 +17,31 @@ struct Options {
   std::vector<std::string> files;
   bool json = false;
   bool header_only = false;
+  ReadFlags reading;
 };
 
 constexpr double kPercents[] = {1, 50, 99};
 
+/// What is known of a source; `info` is missing where it cannot be read.
 struct Report {
   io::Source source;
-  VolumeInfo info;
+  std::vector<io::HeaderField> header;
   Notices notices;
-  std::vector<std::pair<std::string, std::string>> header;
+  std::optional<VolumeInfo> info;
   std::optional<IntensitySummary> intensity;
 };
 
-Report inspect(const io::Source& source, DeviceContext& context, bool header_only) {
-  Report report{source, {}, {}, io::describe_header(source), {}};
-  if (header_only) {
-    report.info = io::read_info(source, report.notices);
-    return report;
+/// Fills the report as far as the file can be trusted.
+void inspect(DeviceContext& context, const Options& options, Report& report) {
+  const io::ReadOptions reading = to_read_options(options.reading, context.host().threads.get());
+  report.header = io::describe_header(report.source, reading);
+  if (options.header_only) {
+    report.info = io::read_info(report.source, report.notices, reading);
+    return;
   }
-  const Volume volume = io::read(source, Buffer::host, report.notices);
+  const Volume volume = io::read(report.source, Buffer::host, report.notices, nullptr, reading);
   report.info = volume.info();
   report.intensity = summarize(context, volume, kPercents);
-  return report;
 }
 
 std::string_view component_word(ComponentAxis axis) {
@@ -61,18 +65,40 @@ Json to_json(const IntensitySummary& summary) {
   return json;
 }
 
+Json to_json(const io::HeaderField& field) {
+  if (field.numbers.empty()) return field.text;
+  if (field.columns == 0) return field.numbers[0];
+  if (field.columns == field.numbers.size()) return field.numbers;
+  Json rows = Json::array();
+  for (auto row = field.numbers.begin(); row != field.numbers.end(); row += std::ptrdiff_t(field.columns))
+    rows.push_back(std::vector<double>(row, row + std::ptrdiff_t(field.columns)));
+  return rows;
+}
+
+Json to_json(const Notice& notice) { return {{"code", notice.code}, {"message", notice.message}}; }
+
+Json to_json(const Error& error) { return {{"code", to_string(error.code())}, {"message", error.what()}}; }
+
 Json to_json(const Report& report) {
   Json json{{"path", report.source.path}};
-  json.update(volpipe::to_json(report.info));
-  json["component_axis"] = component_word(report.info.component_axis);
+  if (report.info) {
+    json.update(volpipe::to_json(*report.info));
+    json["component_axis"] = component_word(report.info->component_axis);
+  }
   json["series_uid"] = report.source.is_dicom() ? Json(report.source.series_uid) : Json(nullptr);
   json["slice_files"] = report.source.files.size();
   json["header"] = Json::object();
-  for (const auto& [name, value] : report.header) json["header"][name] = value;
+  for (const io::HeaderField& field : report.header) json["header"][field.name] = to_json(field);
   json["notices"] = Json::array();
-  for (const Notice& notice : report.notices.list())
-    json["notices"].push_back({{"code", notice.code}, {"message", notice.message}});
+  for (const Notice& notice : report.notices.list()) json["notices"].push_back(to_json(notice));
   json["intensity"] = report.intensity ? to_json(*report.intensity) : Json(nullptr);
+  json["error"] = nullptr;
+  return json;
+}
+
+Json with_error(Json json, const Error& error) {
+  json["error"] = to_json(error);
+  if (!error.path().empty()) json["error"]["path"] = error.path();
   return json;
 }
 
@@ -108,7 +134,8 @@ std::string components_in_words(const VolumeInfo& info) {
 }
 
 void print_human(const Report& report) {
-  const Geometry& geometry = report.info.geometry;
+  const VolumeInfo& info = *report.info;
+  const Geometry& geometry = info.geometry;
   fmt::print("{}\n", report.source.path);
   if (report.source.is_dicom())
     print_field("series", fmt::format("{} ({} files)", report.source.series_uid, report.source.files.size()));
@@ -117,20 +144,40 @@ void print_human(const Report& report) {
   print_field("origin", fmt::format("{:.6g} mm (RAS)", fmt::join(geometry.origin(), ", ")));
   print_field("orientation", geometry.orientation());
   print_affine(geometry.index_to_world());
-  print_field("pixel type", fmt::format("{}, {}", to_string(report.info.dtype), components_in_words(report.info)));
+  print_field("pixel type", fmt::format("{}, {}", to_string(info.dtype), components_in_words(info)));
   if (report.intensity) print_intensity(*report.intensity);
-  for (const Notice& notice : report.notices.list()) print_field("notice", notice.message);
-  for (const auto& [name, value] : report.header) print_field("header", fmt::format("{:<14} {}", name, value));
+  for (const Notice& notice : report.notices.list())
+    print_field("notice", fmt::format("{} ({})", notice.message, notice.code));
+  for (const io::HeaderField& field : report.header)
+    print_field("header", fmt::format("{:<14} {}", field.name, field.text));
 }
 
 int run(const Options& options) {
   const auto context = make_context(Device::cpu());
-  Json all{{"files", Json::array()}};
-  const bool sound = for_each_source(options.files, [&](const io::Source& source) {
-    const Report report = inspect(source, *context, options.header_only);
-    if (options.json) all["files"].push_back(to_json(report));
+  Json all{{"files", Json::array()}, {"notices", Json::array()}};
+  Json& files = all["files"];
+  const auto visit = [&](const io::Source& source) {
+    Report report{source, {}, {}, {}, {}};
+    try {
+      inspect(*context, options, report);
+    } catch (const Error& error) {
+      files.push_back(with_error(to_json(report), error));
+      throw;
+    }
+    if (options.json) files.push_back(to_json(report));
     else print_human(report);
-  });
+  };
+  const auto fault = [&](const std::string& path, const Error& error) {
+    files.push_back(with_error({{"path", path}}, error));
+  };
+  const auto note = [&](const std::string& path, const Notices& notices) {
+    for (const Notice& notice : notices.list()) {
+      all["notices"].push_back(to_json(notice));
+      all["notices"].back()["path"] = path;
+    }
+  };
+  const bool sound = for_each_source(options.files, to_read_options(options.reading, context->host().threads.get()),
+                                     {.visit = visit, .fault = fault, .notices = note});
   if (options.json) fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
   return sound ? kSuccess : kSomeFailed;
 }
@@ -143,8 +190,12 @@ Command add_info(CLI::App& parent) {
   command->add_option("files", options->files, "Files, DICOM series folders, or folders searched recursively")
       ->required()
       ->type_name("FILE");
-  command->add_flag("--json", options->json, "One JSON object {\"files\": [...]} on standard output");
+  command->add_flag(
+      "--json", options->json,
+      "One JSON object {\"files\": [...], \"notices\": [...]} on standard output; what cannot be read has an "
+      "\"error\"");
   command->add_flag("--header-only", options->header_only, "Leave the voxels unread: no intensity summary");
+  add_read_options(*command, options->reading);
   command->footer(
       "World coordinates are RAS+ millimetres. Exit code 1 when a file could not be read; the others are shown.");
   return [options] { return run(*options); };

@@ -95,24 +95,21 @@ int main(int argc, char** argv) {
 
   const bool first_is_word = argc > 1 && argv[1][0] != '-';
   const auto is_first = [&](const auto& command) { return command.first->get_name() == argv[1]; };
-  if (first_is_word && std::none_of(commands.begin(), commands.end(), is_first)) return no_such_command(argv[1], commands);
+  if (first_is_word && std::none_of(commands.begin(), commands.end(), is_first))
+    return no_such_command(argv[1], commands);
 
   try {
     app.parse(argc, argv);
     for (const auto& [subcommand, run] : commands)
       if (subcommand->parsed()) return flushed(run());
     return kInternal;
-  } catch (const CLI::Success& help) {
-    return flushed(app.exit(help));
-  } catch (const CLI::ParseError& error) {
+  } catch (const CLI::Success& help) { return flushed(app.exit(help)); } catch (const CLI::ParseError& error) {
     spdlog::error("{} (see --help)", error.what());
     return kUsage;
   } catch (const SpecError& error) {
     for (const std::string& line : error.lines()) spdlog::error("{}", line);
     return kUsage;
-  } catch (const Error& error) {
-    return report_error(error);
-  } catch (const std::exception& error) {
+  } catch (const Error& error) { return report_error(error); } catch (const std::exception& error) {
     spdlog::error("internal error: {}", error.what());
     return kInternal;
   }

@@ -4,6 +4,7 @@
 #include "command.h"
 #include "pipeline/file_cache.h"
 #include "pipeline/runner.h"
+#include "read_options.h"
 #include "settings.h"
 #include "volume/error.h"
 
@@ -15,6 +16,7 @@ struct Flags {
   std::vector<std::string> inputs, settings;
   bool json = false;
   std::string seed = "0";
+  ReadFlags reading;
 };
 
 std::string in_words(const VolumeInfo& info) {
@@ -49,12 +51,13 @@ std::string_view kind_of(const Group& group) {
   return group.map.copies() ? "copy" : "resample";
 }
 
-ImageInfos read_headers(const Pipeline& pipeline, const Item& item) {
+ImageInfos read_headers(const Pipeline& pipeline, const Item& item, const io::ReadOptions& reading) {
   ImageInfos infos;
   for (const InputSpec& input : pipeline.inputs)
     if (const auto found = item.images.find(input.name); found != item.images.end()) {
       Notices notices;
-      infos.emplace(input.name, with_path(found->second.path, [&] { return io::read_info(found->second, notices); }));
+      infos.emplace(input.name,
+                    with_path(found->second.path, [&] { return io::read_info(found->second, notices, reading); }));
       infos.at(input.name).kind = input.kind;
     }
   return infos;
@@ -117,8 +120,7 @@ Json programs_to_json(const Pipeline& pipeline, const Group& group) {
 
 void print(const Pipeline& pipeline, const Item& item, const Plan& plan, const DeviceChoice& device) {
   std::cout << item.id << (pipeline.repeat > 1 ? " (version " + std::to_string(item.repeat) + ")" : "") << " on "
-            << device.name() << (device.fallback_reason.empty() ? "" : " (" + device.fallback_reason + ")")
-            << "\n";
+            << device.name() << (device.fallback_reason.empty() ? "" : " (" + device.fallback_reason + ")") << "\n";
   for (const auto& [name, info] : plan.inputs) std::cout << "  in    " << name << ": " << in_words(info) << "\n";
   for (std::size_t i = 0; i < pipeline.stages.size(); ++i)
     for (const std::string& name : images_after(pipeline.stages[i], plan.after_stage[i]))
@@ -171,9 +173,8 @@ Json to_json(const Pipeline& pipeline, const Item& item, const Plan& plan, const
   }
   Json guessed = Json::array();
   for (std::size_t index : plan.guessed) guessed.push_back(pipeline.stages[index].label);
-  Json entry = {
-      {"id", item.id},    {"repeat", item.repeat}, {"device", device.name()}, {"inputs", images(plan.inputs)},
-      {"stages", stages}, {"groups", groups}};
+  Json entry = {{"id", item.id},    {"repeat", item.repeat}, {"device", device.name()}, {"inputs", images(plan.inputs)},
+                {"stages", stages}, {"groups", groups}};
   entry["outputs"] = images(plan.outputs);
   entry["depends_on_voxels"] = guessed;
   entry["peak_device_bytes"] = plan.peak_device_bytes;
@@ -183,13 +184,16 @@ Json to_json(const Pipeline& pipeline, const Item& item, const Plan& plan, const
 int plan_items(const Flags& flags) {
   const Pipeline pipeline = load_pipeline(flags.spec, parse_settings(flags.settings));
   const DeviceChoice device = choose_device(flags.device, true);
-  const Items items = collect_items(pipeline, flags.inputs, "");
+  const HostThreads threads;
+  const io::ReadOptions reading = to_read_options(flags.reading, &threads);
+  const Items items = collect_items(pipeline, flags.inputs, "", reading);
   Json list = Json::array();
   FileCache cache;
   for (const Item& item : items.items) {
     const Plan plan = with_path(item.images.begin()->second.path, [&] {
       ItemFiles files(cache, item);
-      return make_plan(pipeline, read_headers(pipeline, item), {parse_seed(flags.seed), item.id, item.repeat}, &files);
+      return make_plan(pipeline, read_headers(pipeline, item, reading), {parse_seed(flags.seed), item.id, item.repeat},
+                       &files);
     });
     if (flags.json) list.push_back(to_json(pipeline, item, plan, device));
     else print(pipeline, item, plan, device);
@@ -207,10 +211,11 @@ Command add_plan(CLI::App& parent) {
   const auto flags = std::make_shared<Flags>();
   command->add_option("SPEC", flags->spec, "the pipeline, a JSON file")->required();
   command->add_option("INPUT", flags->inputs, "as for 'run'")->required();
-  command->add_option("--device", flags->device, "auto, cpu, cuda or cuda:N")->capture_default_str();
+  command->add_option("--device", flags->device, "as for 'run'")->capture_default_str();
   command->add_option("--set", flags->settings, "NAME=VALUE of a variable of the spec (repeatable)")
       ->allow_extra_args(false);
   command->add_option("--seed", flags->seed, "seed of random parameters")->capture_default_str();
+  add_read_options(*command, flags->reading);
   command->add_flag("--json", flags->json, "as JSON");
   return [flags] { return plan_items(*flags); };
 }

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "command.h"
+#include "read_options.h"
 #include "sources.h"
 
 namespace volpipe::app {
@@ -16,11 +17,13 @@ struct Options {
   std::vector<double> window;
   bool labels = false;
   int cell = 256;
+  ReadFlags reading;
 };
 
 Picture draw(const io::Source& source, DeviceContext& context, const Options& options, bool labels) {
   Notices notices;
-  const Volume volume = io::read(source, Buffer::host, notices);
+  const Volume volume =
+      io::read(source, Buffer::host, notices, nullptr, to_read_options(options.reading, context.host().threads.get()));
   PreviewOptions preview{.labels = labels, .cell = options.cell};
   if (!options.window.empty()) preview.window = {options.window[0], options.window[1]};
   Picture row = preview_row(context, volume, source.path, preview, notices);
@@ -41,11 +44,13 @@ int run(const Options& options) {
   check(options);
   const auto context = make_context(Device::cpu());
   std::vector<Picture> rows;
-  const auto add = [&](bool labels) {
-    return [&, labels](const io::Source& source) { rows.push_back(draw(source, *context, options, labels)); };
+  const io::ReadOptions reading = to_read_options(options.reading, context->host().threads.get());
+  const auto draw_each = [&](const std::vector<std::string>& files, bool labels) {
+    const auto visit = [&](const io::Source& source) { rows.push_back(draw(source, *context, options, labels)); };
+    return for_each_source(files, reading, {.visit = visit});
   };
-  bool sound = for_each_source(options.files, add(options.labels));
-  sound &= for_each_source(options.label_files, add(true));
+  bool sound = draw_each(options.files, options.labels);
+  sound &= draw_each(options.label_files, true);
   if (rows.empty()) return kSomeFailed;
   const Picture picture = stack_rows(rows);
   io::write_png(options.output, picture.pixels(), picture.width(), picture.height(), 3);
@@ -73,6 +78,7 @@ Command add_preview(CLI::App& parent) {
   command->add_option("--cell", options->cell, "Pixels of the longest side of a slice")
       ->check(CLI::Range(16, 4096))
       ->capture_default_str();
+  add_read_options(*command, options->reading);
   command->footer(
       "Slices: axial, coronal, sagittal, through the middle voxel, along the closest world axes, in true proportions.\n"
       "Neurological convention: the patient's right is on the right of the picture; in the sagittal slice anterior is "

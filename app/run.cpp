@@ -13,6 +13,7 @@
 #include "pipeline/journal.h"
 #include "pipeline/runner.h"
 #include "progress.h"
+#include "read_options.h"
 #include "settings.h"
 #include "volume/error.h"
 
@@ -39,6 +40,7 @@ struct Flags {
   bool allow_custom_kernels = false;
   int threads = 0;
   std::string seed = "0";
+  ReadFlags reading;
 };
 
 void add_options(CLI::App& command, Flags& flags) {
@@ -66,6 +68,7 @@ void add_options(CLI::App& command, Flags& flags) {
   command.add_option("--on-error", flags.on_error, "after a failed item: skip it and go on, or stop")
       ->check(CLI::IsMember({"skip", "stop"}))
       ->capture_default_str();
+  add_read_options(command, flags.reading);
   command.add_flag("--strict", flags.strict, "a notice about an input is an error");
   command.add_flag("--allow-custom-kernels", flags.allow_custom_kernels,
                    "run the code of the spec's cuda_kernel stages: only for specs that you trust");
@@ -151,9 +154,11 @@ int run(const Flags& flags) {
   options.stop_on_error = flags.on_error == "stop";
   options.strict = flags.strict;
   options.seed = parse_seed(flags.seed);
+  options.reading = to_read_options(flags.reading);
 
   for (const Notice& notice : pipeline.notices.list()) spdlog::warn("{}", notice.message);
-  Items items = collect_items(pipeline, flags.inputs, flags.manifest);
+  const HostThreads threads(options.threads);
+  Items items = collect_items(pipeline, flags.inputs, flags.manifest, to_read_options(flags.reading, &threads));
   for (const Notice& notice : items.notices.list()) spdlog::warn("{}", notice.message);
   const Shard shard = flags.shard.empty() ? Shard{} : parse_shard(flags.shard);
   const std::string report_path = report_path_of(flags, shard);
@@ -173,7 +178,7 @@ int run(const Flags& flags) {
                 options.device.used.front().is_cpu() ? "the CPU" : options.device.name(),
                 options.device.fallback_reason);
 
-  const std::string key = run_key(pipeline, options.seed, Json::object());
+  const std::string key = run_key(pipeline, options.seed, to_json(flags.reading));
   std::vector<ItemRecord> resumed;
   std::vector<long> earlier;
   if (flags.resume) {

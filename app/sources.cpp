@@ -23,23 +23,37 @@ bool guarded(const std::string& path, const std::function<void()>& work) {
 
 }  // namespace
 
-bool for_each_source(const std::vector<std::string>& files, const std::function<void(const io::Source&)>& visit) {
+bool for_each_source(const std::vector<std::string>& files, const io::ReadOptions& options,
+                     const SourceVisitor& visitor) {
   bool sound = true;
-  for (const std::string& file : files)
-    sound &= guarded(file, [&] {
-      const io::Found found = io::find_sources(file);
-      print_notices(file, found.notices);
-      for (const auto& fault : found.faults) print_line(fault.path, fault.message);
-      if (!found.faults.empty()) sound = false;
+  const auto without_source = [&](const std::string& path, const std::function<void()>& work) {
+    sound &= guarded(path, [&] {
+      try {
+        work();
+      } catch (const Error& error) {
+        if (visitor.fault) visitor.fault(error.path().empty() ? path : error.path(), error);
+        throw;
+      }
+    });
+  };
+  for (const std::string& file : files) {
+    io::Found found;
+    without_source(file, [&] {
+      found = io::find_sources(file, options);
       if (found.sources.empty() && found.faults.empty())
         throw Error(ErrorCode::input, "no volume was found here").with_path(file);
-      for (const io::Source& source : found.sources) sound &= guarded(source.path, [&] { visit(source); });
     });
+    print_notices(file, found.notices);
+    if (visitor.notices) visitor.notices(file, found.notices);
+    for (const auto& fault : found.faults)
+      without_source(fault.path, [&] { throw Error(ErrorCode::input, fault.message).with_path(fault.path); });
+    for (const io::Source& source : found.sources) sound &= guarded(source.path, [&] { visitor.visit(source); });
+  }
   return sound;
 }
 
-io::Source single_source(const std::string& file) {
-  const io::Found found = io::find_sources(file);
+io::Source single_source(const std::string& file, const io::ReadOptions& options) {
+  const io::Found found = io::find_sources(file, options);
   if (!found.faults.empty()) throw Error(ErrorCode::input, found.faults[0].message).with_path(found.faults[0].path);
   if (found.sources.size() != 1)
     throw Error(ErrorCode::usage, "one volume is expected, found " + std::to_string(found.sources.size()))

@@ -4,6 +4,7 @@
 #include "command.h"
 #include "io/atomic_file.h"
 #include "pipeline/items.h"
+#include "read_options.h"
 #include "stages/intensity/landmarks.h"
 #include "stages/pointwise/volume_statistics.h"
 #include "volume/error.h"
@@ -15,7 +16,7 @@ namespace {
 struct Options {
   std::vector<std::string> inputs;
   std::string output, mask = "foreground";
-  std::vector<double> percentiles{1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99};
+  std::vector<double> percentiles { 1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99 ReadFlags reading; };
   std::vector<double> scale{0, 100};
   bool overwrite = false;
 };
@@ -39,10 +40,11 @@ LandmarkTrainer trainer_of(const Options& options) {
 }
 
 /// False, with a line on standard error, for an image that cannot be used.
-bool add_image(const io::Source& source, DeviceContext& context, LandmarkTrainer& trainer) {
+bool add_image(const io::Source& source, const io::ReadOptions& reading, DeviceContext& context,
+               LandmarkTrainer& trainer) {
   try {
     Notices notices;
-    const Volume volume = io::read(source, Buffer::host, notices);
+    const Volume volume = io::read(source, Buffer::host, notices, nullptr, reading);
     for (const Notice& notice : notices.list()) spdlog::warn("{}: {}", source.path, notice.message);
     trainer.add(volume_percentiles(context, volume, trainer.mask(), trainer.percentiles()));
     return true;
@@ -55,14 +57,15 @@ bool add_image(const io::Source& source, DeviceContext& context, LandmarkTrainer
 
 int run(const Options& options) {
   LandmarkTrainer trainer = trainer_of(options);
+  const auto context = make_context(Device::cpu());
+  const io::ReadOptions reading = to_read_options(options.reading, context->host().threads.get());
   const Items items =
-      collect_items(parse_pipeline(R"({"volpipe": 1, "stages": []})", "train-landmarks"), options.inputs, "");
+      collect_items(parse_pipeline(R"({"volpipe": 1, "stages": []})", "train-landmarks"), options.inputs, "", reading);
   io::AtomicFile file(options.output, options.overwrite);
   for (const Notice& notice : items.notices.list()) spdlog::warn("{}", notice.message);
   for (const ItemFault& fault : items.faults) spdlog::error("{}: {}", fault.path, fault.message);
   bool sound = items.faults.empty();
-  const auto context = make_context(Device::cpu());
-  for (const Item& item : items.items) sound &= add_image(item.images.begin()->second, *context, trainer);
+  for (const Item& item : items.items) sound &= add_image(item.images.begin()->second, reading, *context, trainer);
   if (trainer.images() == 0) throw Error(ErrorCode::input, "no image could be used, so there are no landmarks");
   const std::string text = to_json(trainer.result()).dump(2) + "\n";
   file.write(text.data(), text.size());
@@ -96,6 +99,7 @@ Command add_train_landmarks(CLI::App& parent) {
       ->allow_extra_args(false)
       ->type_name("LOW,HIGH")
       ->default_str("0,100");
+  add_read_options(*command, options->reading);
   command->add_flag("--overwrite", options->overwrite, "replace a file that is there");
   command->footer(
       "Images that cannot be read, or are constant, are named and left out; exit code 1 then. Every image counts alike "

@@ -34,13 +34,18 @@ std::string lower_extension(const std::string& path) {
 
 bool is_image_of_pair(std::string_view extension) { return extension.starts_with(".img"); }
 
+bool starts_as_gzip(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return stream.get() == 0x1f && stream.get() == 0x8b;
+}
+
 /// Why a file whose name claims a volume cannot hold one; empty when it can.
 std::string claim_fault(const std::string& path, std::string_view extension) {
   std::error_code failure;
   const std::uint64_t bytes = fs::file_size(path, failure);
   if (failure) return "the file cannot be opened: " + failure.message();
   if (bytes == 0) return "the file is empty: copy or export it again";
-  const bool packed = extension.ends_with(".gz");
+  const bool packed = extension.ends_with(".gz") || starts_as_gzip(path);
   const bool nifti = extension.starts_with(".nii") || extension.starts_with(".hdr");
   if (nifti && bytes < (packed ? kSmallestGzip : kSmallestNifti))
     return "the file is " + std::to_string(bytes) + " bytes, too short for a NIfTI header: copy or export it again";

@@ -87,9 +87,11 @@ void write_dicom_series(const Volume& volume, const std::string& folder, const s
   load_module().write_dicom_series(volume, folder, series_description);
 }
 
-std::vector<std::pair<std::string, std::string>> describe_header(const Source& source, const ReadOptions& options) {
-  if (!goes_to_nifti(source)) return {};
-  return with_path(source.path, [&] { return describe_nifti_header(source.path, options.affine); });
+std::vector<HeaderField> describe_header(const Source& source, const ReadOptions& options) {
+  return with_path(source.path, [&] {
+    check_input_format(source);
+    return goes_to_nifti(source) ? describe_nifti_header(source.path, options.affine) : load_module().describe(source);
+  });
 }
 
 }  // namespace volpipe::io

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/host_threads.h"
+#include "io/header_field.h"
 #include "volume/notices.h"
 #include "volume/volume.h"
 
@@ -45,9 +46,9 @@ std::string_view to_string(NiftiAffine affine);
 /// What the user decided about inputs. What is not allowed is an error that names the files; what is, a notice.
 struct ReadOptions {
   NiftiAffine affine = NiftiAffine::automatic;
-  bool allow_gaps = false;  ///< DICOM: a missing slice, or steps that differ by more than 1 %; the mean step counts
-  bool allow_duplicates = false;         ///< DICOM: of several slices at one position the first by name counts
-  bool allow_no_geometry = false;        ///< DICOM: without position, orientation or spacing: instance numbers, 1 mm
+  bool allow_gaps = false;         ///< DICOM: a missing slice, or steps that differ by more than 1 %: the mean step
+  bool allow_duplicates = false;   ///< DICOM: several slices at one position: the first by name
+  bool allow_no_geometry = false;  ///< DICOM: no position, orientation or spacing: instance numbers, axial, 1 mm
   const HostThreads* threads = nullptr;  ///< null: the calling thread alone
 };
 
@@ -117,7 +118,9 @@ void write_png(const std::string& path, const std::vector<std::uint8_t>& pixels,
 /// Writes a host volume as a DICOM CT series, one file a slice, into `folder` (for phantoms and tests).
 void write_dicom_series(const Volume& volume, const std::string& folder, const std::string& series_description);
 
-/// All fields of a NIfTI header and what was chosen, for `volpipe info`; empty list for other formats.
-std::vector<std::pair<std::string, std::string>> describe_header(const Source& source, const ReadOptions& options = {});
+/// What the header of `source` says, for `volpipe info`: NIfTI, both affines in mm and which is used; NRRD and
+/// MetaImage, the fields as they stand there; DICOM, the first slice and the places of all. Throws Error(input |
+/// unsupported) with the path where there is no header to speak of.
+std::vector<HeaderField> describe_header(const Source& source, const ReadOptions& options = {});
 
 }  // namespace volpipe::io

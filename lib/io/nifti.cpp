@@ -407,62 +407,6 @@ Encoded write_content(AtomicFile& file, const std::vector<std::byte>& header, co
   return {gzip.content_bytes(), ms_since(start) - gzip.write_ms()};
 }
 
-std::string printable(const std::string& field) {
-  std::string text = field;
-  for (char& c : text)
-    if (c < ' ' || c > '~') c = '?';
-  return text;
-}
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
-}
-
-template <class Range>
-std::string list(const Range& values, std::size_t count) {
-  std::string text;
-  for (std::size_t i = 0; i < count; ++i) text.append(i ? " " : "").append(number(double(values[i])));
-  return text;
-}
-
-std::string matrix(const Affine& map, double unit) {
-  std::string text;
-  for (int row = 0; row < 3; ++row) {
-    for (int column = 0; column < 3; ++column) text += number(map.linear[row][column] * unit) + " ";
-    text += number(map.offset[row] * unit) + (row < 2 ? "; " : "");
-  }
-  return text;
-}
-
-std::string code_name(int code) {
-  static constexpr const char* kNames[] = {"unknown", "scanner", "aligned", "talairach", "mni", "template"};
-  return std::to_string(code) + " (" + (code >= 0 && code < 6 ? kNames[code] : "not in the standard") + ")";
-}
-
-std::string units(int xyzt) {
-  static constexpr const char* kLengths[] = {"unknown", "m", "mm", "um"};
-  static constexpr const char* kTimes[] = {"unknown", "s", "ms", "us", "Hz", "ppm", "rad/s"};
-  const int length = xyzt & 7, time = (xyzt & 0x38) >> 3;
-  return std::string(length < 4 ? kLengths[length] : "not in the standard") + ", " +
-         (time < 7 ? kTimes[time] : "not in the standard");
-}
-
-template <class Describe>
-std::string or_what_is_wrong(Describe&& describe) {
-  try {
-    return describe();
-  } catch (const Error& error) { return std::string("invalid: ") + error.what(); }
-}
-
-std::string disagreement(const NiftiHeader& header, double unit) {
-  Index3 size;
-  for (int axis = 0; axis < 3; ++axis) size[axis] = axis < header.dim[0] ? header.dim[axis + 1] : 1;
-  return number(max_corner_distance_mm(Geometry(size, nifti_sform(header)), Geometry(size, nifti_qform(header))) *
-                unit);
-}
-
 }  // namespace
 
 bool is_nifti_name(const std::string& path) {
@@ -543,38 +487,11 @@ void write_nifti(const Volume& volume, const std::string& path, const WriteOptio
   });
 }
 
-std::vector<std::pair<std::string, std::string>> describe_nifti_header(const std::string& path, NiftiAffine affine) {
+NiftiFields read_nifti_fields(const std::string& path) {
   return with_path(path, [&] {
-    const std::string header_path = has_extension(path, ".img") ? partner_of(path) : path;
-    Content content(header_path);
+    Content content(has_extension(path, ".img") ? partner_of(path) : path);
     const NiftiHeader header = read_header(content);
-    const double unit = nifti_length_unit_mm(header);
-    const bool little = (std::endian::native == std::endian::little) != header.byte_swapped;
-    Notices ignored;
-    return std::vector<std::pair<std::string, std::string>>{
-        {"format", std::string("NIfTI-") + std::to_string(header.version) + (header.pair ? " pair" : "") +
-                       (content.packed() ? ", gzip" : "") + (little ? ", little-endian" : ", big-endian")},
-        {"dim", list(header.dim, std::size_t(header.dim[0]) + 1)},
-        {"datatype", std::string(nifti_datatype_name(header.datatype)) + " (" + std::to_string(header.datatype) + ")"},
-        {"pixdim", list(header.pixdim, std::size_t(header.dim[0]) + 1)},
-        {"units", units(header.xyzt_units)},
-        {"vox_offset", number(header.vox_offset)},
-        {"scl_slope", number(header.scl_slope)},
-        {"scl_inter", number(header.scl_inter)},
-        {"qform_code", code_name(header.qform_code)},
-        {"qform_mm", or_what_is_wrong([&] { return matrix(nifti_qform(header), unit); })},
-        {"sform_code", code_name(header.sform_code)},
-        {"sform_mm", or_what_is_wrong([&] { return matrix(nifti_sform(header), unit); })},
-        {"disagreement_mm", or_what_is_wrong([&] {
-           return header.qform_code > 0 && header.sform_code > 0 ? disagreement(header, unit)
-                                                                 : std::string("none, not both are given");
-         })},
-        {"affine_used", or_what_is_wrong([&] {
-           return std::string(to_string(interpret_nifti_header(header, ignored, affine).affine));
-         })},
-        {"intent",
-         std::to_string(header.intent_code) + (header.intent_name.empty() ? "" : " ") + printable(header.intent_name)},
-        {"description", printable(header.description)}};
+    return NiftiFields{header, content.packed()};
   });
 }
 

@@ -45,9 +45,17 @@ Volume read_nifti(const std::string& path, const HostAllocator& allocate, Notice
 void write_nifti(const Volume& volume, const std::string& path, const WriteOptions& options = {},
                  WriteTiming* timing = nullptr);
 
-/// The fields of the header, both affines and which was chosen, as name and text. What is wrong with an affine is said
-/// in its text; throws Error(input | unsupported) only where there is no header to speak of.
-std::vector<std::pair<std::string, std::string>> describe_nifti_header(const std::string& path,
-                                                                       NiftiAffine affine = NiftiAffine::automatic);
+struct NiftiFields {
+  NiftiHeader header;
+  bool packed = false;  ///< gzip, whatever the name says
+};
+
+/// The header as it stands in the file. Either file of a pair names it. Throws Error(input | unsupported) where there
+/// is no header to speak of.
+NiftiFields read_nifti_fields(const std::string& path);
+
+/// The fields of the header, both affines and which was chosen. What is wrong with an affine is said in its text;
+/// throws as read_nifti_fields().
+std::vector<HeaderField> describe_nifti_header(const std::string& path, NiftiAffine affine = NiftiAffine::automatic);
 
 }  // namespace volpipe::io

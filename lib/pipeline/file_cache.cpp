@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kLargestSmallFile = std::size_t(64) << 20;
 
-io::Source source_of(const std::string& path) {
-  io::Found found = io::find_sources(path);
+io::Source source_of(const std::string& path, const io::ReadOptions& reading) {
+  io::Found found = io::find_sources(path, reading);
   if (!found.faults.empty())
     throw Error(ErrorCode::input, found.faults.front().message).with_path(found.faults.front().path);
   if (found.sources.size() != 1)
@@ -46,7 +46,7 @@ const VolumeInfo& FileCache::info(const std::string& path) {
   const std::lock_guard lock(mutex_);
   return cached(infos_, path, [&] {
     Notices ignored;
-    return io::read_info(source_of(path), ignored);
+    return io::read_info(source_of(path, reading_), ignored, reading_);
   });
 }
 
@@ -55,7 +55,7 @@ std::shared_ptr<const Volume> FileCache::volume(const std::string& path) {
   return cached(volumes_, path, [&] {
     Notices ignored;
     return std::make_shared<const Volume>(io::read(
-        source_of(path), [](std::size_t bytes) { return Buffer::host(bytes); }, ignored));
+        source_of(path, reading_), [](std::size_t bytes) { return Buffer::host(bytes); }, ignored, nullptr, reading_));
   });
 }
 

@@ -15,11 +15,15 @@ namespace volpipe {
 /// Keeps what was read for as long as it lives. Several threads that want one file wait for one reading of it.
 class FileCache {
  public:
+  explicit FileCache(const io::ReadOptions& reading = {}) : reading_(reading) {}
+
   const VolumeInfo& info(const std::string& path);
   std::shared_ptr<const Volume> volume(const std::string& path);
   const std::string& bytes(const std::string& path);
+  const io::ReadOptions& reading() const { return reading_; }
 
  private:
+  const io::ReadOptions reading_;
   std::mutex mutex_;
   std::map<std::string, VolumeInfo> infos_;
   std::map<std::string, std::shared_ptr<const Volume>> volumes_;
@@ -29,7 +33,7 @@ class FileCache {
 /// The files of one item: names with fields are read for it alone, the others come from the cache.
 class ItemFiles final : public StageFiles {
  public:
-  ItemFiles(FileCache& cache, const Item& item) : cache_(cache), item_(item) {}
+  ItemFiles(FileCache& cache, const Item& item) : cache_(cache), own_(cache.reading()), item_(item) {}
   VolumeInfo info(const std::string& path) override;
   std::shared_ptr<const Volume> volume(const std::string& path) override;
   std::string bytes(const std::string& path) override;

@@ -26,6 +26,19 @@ std::string name_of(const Pipeline& pipeline, const Group& group) {
   return name.empty() ? "convert" : name;
 }
 
+void record_groups(const Pipeline& pipeline, const Plan& plan, const std::vector<double>& group_ms,
+                   const DeviceContext& context, ItemRecord& record) {
+  record.device = context.device().name();
+  record.stages.clear();
+  record.timing.compute = 0;
+  for (std::size_t g = 0; g < group_ms.size(); ++g) {
+    record.timing.compute += group_ms[g];
+    for (const std::size_t index : plan.groups[g].stages)
+      record.stages.push_back({pipeline.stages[index].definition->op, pipeline.stages[index].label,
+                               plan.groups[g].image, group_ms[g], int(g)});
+  }
+}
+
 /// The steps of one item in the order of its context, with the time each took there.
 class Timeline {
  public:
@@ -138,23 +151,36 @@ Images compute_item(DeviceContext& context, const Pipeline& pipeline, Plan& plan
   timeline.end("download");
   context.synchronize();
 
-  record.device = context.device().name();
-  record.stages.clear();
+  std::vector<double> group_ms;
+  for (std::size_t g = 0; g < done; ++g) group_ms.push_back(timeline.ms(g + 1));
+  record_groups(pipeline, plan, group_ms, context, record);
   record.timing.upload = on_cpu ? 0 : timeline.ms(0);
-  record.timing.compute = 0;
-  for (std::size_t g = 0; g < done; ++g) {
-    const double ms = timeline.ms(g + 1);
-    record.timing.compute += ms;
-    for (const std::size_t index : plan.groups[g].stages)
-      record.stages.push_back(
-          {pipeline.stages[index].definition->op, pipeline.stages[index].label, plan.groups[g].image, ms, int(g)});
-  }
   record.timing.download = on_cpu ? 0 : timeline.ms(done + 1);
   record.transfers = difference(context.transfers(), before);
   record.saturated_voxels = saturated;
   add_warnings(notices, record);
   timeline.add_to(tracing, record.id);
   return results;
+}
+
+Images compute_item_in_slabs(DeviceContext& context, const Pipeline& pipeline, const Plan& plan, const SlabPlan& slabs,
+                             const Images& images, ItemRecord& record, const Tracing& tracing) {
+  const NamedRange named(context, record.id);
+  const TraceSpan span(tracing.trace, tracing.track, "slabs", record.id);
+  const double start_ms = host_clock_ms();
+  const TransferCounts before = context.transfers();
+  Notices notices;
+  SlabResults results = compute_in_slabs(context, pipeline, plan, slabs, images, notices);
+  record_groups(pipeline, plan, results.group_ms, context, record);
+  // Copies and kernels alternate: what is no kernel counts as transfer, half each way.
+  const double copying_ms = std::max(0.0, host_clock_ms() - start_ms - record.timing.compute);
+  record.timing.upload = record.timing.download = copying_ms / 2;
+  record.transfers = difference(context.transfers(), before);
+  record.saturated_voxels = results.saturated;
+  notices.add("slabs", "computed in " + std::to_string(slabs.slabs) + " slabs, because the whole needs " +
+                           human_bytes(plan.peak_device_bytes) + " on " + record.device);
+  add_warnings(notices, record);
+  return std::move(results.images);
 }
 
 void write_item(const Pipeline& pipeline, const Item& item, const Plan& plan, const Images& images,

@@ -8,6 +8,7 @@
 #include "pipeline/execute.h"
 #include "pipeline/items.h"
 #include "pipeline/report.h"
+#include "pipeline/slabs.h"
 #include "pipeline/trace.h"
 
 namespace volpipe {
@@ -41,6 +42,10 @@ class OpenItem {
 /// depends on voxels. On the CPU `images` are used up; on a GPU they stay, for another try.
 Images compute_item(DeviceContext& context, const Pipeline& pipeline, Plan& plan, const ItemKey& key, StageFiles& files,
                     Images& images, ItemRecord& record, const Tracing& tracing = {});
+
+/// The same slab by slab, for what does not fit the device; a notice says so. `images` stay.
+Images compute_item_in_slabs(DeviceContext& context, const Pipeline& pipeline, const Plan& plan, const SlabPlan& slabs,
+                             const Images& images, ItemRecord& record, const Tracing& tracing = {});
 
 /// Writes what the pipeline's outputs name, and the maps it saves. Throws Error(output | exists | unsupported).
 void write_item(const Pipeline& pipeline, const Item& item, const Plan& plan, const Images& images,

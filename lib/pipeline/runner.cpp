@@ -10,6 +10,7 @@
 #include "pipeline/bounded_queue.h"
 #include "pipeline/file_cache.h"
 #include "pipeline/memory_budget.h"
+#include "pipeline/slabs.h"
 #include "pipeline/working_device.h"
 #include "volume/error.h"
 
@@ -79,19 +80,19 @@ class Engine {
  public:
   Engine(const Pipeline& pipeline, const Items& items, const RunOptions& options, const std::atomic<int>& interrupted,
          RunObserver& observer)
-      : pipeline_(pipeline),
-        items_(items.items),
-        options_(options),
-        interrupted_(interrupted),
-        observer_(observer),
-        on_gpu_(options.device.used.front().is_cuda()),
+      : on_gpu_(options.device.used.front().is_cuda()),
         host_{std::make_shared<const HostThreads>(options.threads),
               on_gpu_ ? pinned_host_memory() : HostMemory::pageable()},
+        pipeline_(pipeline),
+        items_(items.items),
+        options_(with_threads(options, *host_.threads)),
+        interrupted_(interrupted),
+        observer_(observer),
         available_(available_host_memory()),
+        files_(options_.reading),
         budget_(options.memory_limit ? options.memory_limit : available_ / 2),
         ready_(2 * std::size_t(workers())),
         computed_(2 * std::size_t(workers())) {
-    options_.reading.threads = host_.threads.get();
     for (const Device& device : options.device.used)
       devices_.push_back(std::make_unique<WorkingDevice>(device, host_, options.device_memory));
     for (const ItemFault& fault : items.faults) faults_.push_back(record_of(fault));
@@ -120,6 +121,11 @@ class Engine {
   }
 
  private:
+  static RunOptions with_threads(RunOptions options, const HostThreads& threads) {
+    options.reading.threads = &threads;
+    return options;
+  }
+
   int workers() const { return on_gpu_ ? kStreamsPerGpu * int(options_.device.used.size()) : 1; }
 
   /// Who takes from a queue starts before those who fill it, and ends after them.
@@ -355,27 +361,44 @@ class Engine {
     try {
       if (!context) context = device.make_context();
       const std::size_t needed = work.plan.peak_device_bytes, usable = device.budget().total();
-      if (needed > usable)
-        return refuse(work, "needs " + human_bytes(needed) + " on " + device.device().name() + ", " +
-                                human_bytes(usable) + " may be used");
-      // Once beside others, once more when all memory is free.
-      for (const std::size_t wanted : {needed, usable}) {
-        const auto share = device.budget().acquire(wanted);
-        try {
-          run_plan(work, device, *context, tracing);
-          return true;
-        } catch (const Error& error) {
-          if (error.code() != ErrorCode::out_of_memory) throw;
-          if (wanted == usable) return refuse(work, error.what());
-        }
+      std::string reason = "needs " + human_bytes(needed) + " on " + device.device().name() + ", " +
+                           human_bytes(usable) + " may be used";
+      // Once beside others, once more when all memory is free, then in parts.
+      if (needed <= usable) {
+        for (const std::size_t wanted : {needed, usable})
+          if (run_within(device, wanted, reason, [&] { run_plan(work, device, *context, tracing); })) return true;
       }
+      const SlabChoice slabs = plan_slabs(pipeline_, work.plan, std::min(usable, needed) / (needed <= usable ? 2 : 1));
+      if (!slabs.plan) return refuse(work, reason + "; " + slabs.why_not);
+      if (run_within(device, usable, reason, [&] { run_slabs(work, device, *context, *slabs.plan, tracing); }))
+        return true;
+      return refuse(work, reason);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::device) throw;
       if (!options_.allow_fallback) throw;
       device.lose(error.what());
       return refuse(work, error.what());
     }
-    return false;
+  }
+
+  /// Runs with a share of the device's memory; false, and the reason, when that was not enough.
+  template <class Body>
+  static bool run_within(WorkingDevice& device, std::size_t bytes, std::string& reason, Body&& body) {
+    const auto share = device.budget().acquire(bytes);
+    try {
+      body();
+      return true;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::out_of_memory) throw;
+      reason = error.what();
+      return false;
+    }
+  }
+
+  void run_slabs(ItemWork& work, WorkingDevice& device, DeviceContext& context, const SlabPlan& slabs,
+                 const Tracing& tracing) {
+    const WorkingDevice::Busy busy(device);
+    work.images = compute_item_in_slabs(context, pipeline_, work.plan, slabs, work.images, work.record, tracing);
   }
 
   bool refuse(ItemWork& work, const std::string& reason) const {
@@ -433,13 +456,13 @@ class Engine {
     return choice;
   }
 
-  const Pipeline& pipeline_;
-  const std::vector<Item>& items_;
-  RunOptions options_;
-  const std::atomic<int>& interrupted_;
-  RunObserver& observer_;
   const bool on_gpu_;
   const HostResources host_;
+  const Pipeline& pipeline_;
+  const std::vector<Item>& items_;
+  const RunOptions options_;
+  const std::atomic<int>& interrupted_;
+  RunObserver& observer_;
   const std::size_t available_;  // of host memory, when the run began
   const double start_ms_ = host_clock_ms();
 

@@ -1,6 +1,8 @@
 // N4 bias field correction: what it finds of a known field, splines over sampled grids, degenerate images, faults.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "stages/n4/n4.h"
 #include "stages/separable/bspline.h"
 #include "support/bias_phantom.h"
@@ -171,6 +173,17 @@ TEST(BiasFieldCorrect, IsTheSameForAnyNumberOfThreads) {
   const Volume one = corrected(phantom, parameters, 1);
   EXPECT_TRUE(same_bytes(one, corrected(phantom, parameters, 3)));
   EXPECT_TRUE(same_bytes(one, corrected(phantom, parameters, 2)));
+}
+
+/// ITK's own pool would stay, as large as the machine.
+TEST(BiasFieldCorrect, StartsNoThreadsOfItsOwn) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  };
+  const BiasPhantom phantom = bias_phantom({20, 18, 16});
+  const auto before = threads();
+  corrected(phantom, R"("on": "image")", 1);
+  EXPECT_EQ(threads(), before);
 }
 
 TEST(BiasFieldCorrect, MasksSelectAlike) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <numeric>
@@ -37,6 +38,25 @@ struct DicomTest : testing::Test {
     for (const auto& part : parts)
       EXPECT_NE(found.faults[0].message.find(part), std::string::npos)
           << "no '" << part << "' in: " << found.faults[0].message;
+  }
+
+  Volume read_allowed(const io::ReadOptions& options, Notices& notices) {
+    const Found found = io::find_sources(series, options);
+    EXPECT_TRUE(found.faults.empty()) << (found.faults.empty() ? "" : found.faults[0].message);
+    if (found.sources.size() != 1) throw std::runtime_error(std::to_string(found.sources.size()) + " sources");
+    Notices info_notices;
+    const VolumeInfo info = io::read_info(found.sources[0], info_notices, options);
+    Volume volume = io::read(found.sources[0], Buffer::host, notices, nullptr, options);
+    EXPECT_EQ(info, volume.info());
+    return volume;
+  }
+
+  static void expect_notice(const Notices& notices, const std::string& code, const std::vector<std::string>& parts) {
+    ASSERT_EQ(notices.list().size(), 1u);
+    EXPECT_EQ(notices.list()[0].code, code);
+    for (const auto& part : parts)
+      EXPECT_NE(notices.list()[0].message.find(part), std::string::npos)
+          << "no '" << part << "' in: " << notices.list()[0].message;
   }
 
   static bool has_notice(const Notices& notices, const std::string& code) {
@@ -109,6 +129,195 @@ TEST_F(DicomTest, UnevenStepsAreRefusedBeyondOnePercent) {
   const double z[] = {0, 2.5, 5, 7.6, 10, 12.5};
   write_dicom_slices(series, 6, [&](DicomSample& s, int k) { s.position = "0\\0\\" + std::to_string(z[k]); });
   expect_fault({"unevenly spaced", "2.dcm and 3.dcm", "2.6 mm"});
+}
+
+// Options: what is wrong is named with its cure, and what is allowed is said.
+
+TEST_F(DicomTest, AllowedGapsKeepTheOrderAndTheMeanStep) {
+  write_dicom_slices(series, 6);
+  std::filesystem::remove(series + "/3.dcm");
+  expect_fault({"--allow-gaps", "mean step of 3.125 mm"});
+  Notices notices;
+  const Volume volume = read_allowed({.allow_gaps = true}, notices);
+  EXPECT_EQ(first_of_each_slice<std::int16_t>(volume), (std::vector<std::int16_t>{10, 20, 30, 50, 60}));
+  EXPECT_EQ(volume.geometry().spacing()[2], 3.125);
+  // Slices at 0 2.5 5 10 12.5 mm on a grid of 3.125 mm: 2.dcm is 6.25 - 5 mm away.
+  expect_notice(notices, "gaps_allowed",
+                {"1 slice(s) are missing", "2.dcm and 4.dcm", "3.125 mm", "1.25 mm", "(2.dcm)"});
+}
+
+TEST_F(DicomTest, AllowedUnevenStepsGiveTheLargestDeviation) {
+  const double z[] = {0, 2.5, 5, 7.6, 10, 12.5};
+  write_dicom_slices(series, 6, [&](DicomSample& s, int k) { s.position = "0\\0\\" + std::to_string(z[k]); });
+  expect_fault({"--allow-gaps"});
+  Notices notices;
+  EXPECT_NEAR(read_allowed({.allow_gaps = true}, notices).geometry().spacing()[2], 2.5, 1e-12);
+  expect_notice(notices, "gaps_allowed", {"unevenly spaced", "0.1 mm", "3.dcm"});
+}
+
+TEST_F(DicomTest, AllowedGapsOfATiltedGantryStayOnItsLine) {
+  const auto place = [](double z) { return "0\\" + std::to_string(0.3 * z) + "\\" + std::to_string(z); };
+  write_dicom_slices(series, 6, [&](DicomSample& s, int k) { s.position = place(2.5 * k); });
+  std::filesystem::remove(series + "/2.dcm");
+  Notices notices;
+  const Volume volume = read_allowed({.allow_gaps = true}, notices);
+  EXPECT_TRUE(has_notice(notices, "gaps_allowed"));
+  EXPECT_TRUE(has_notice(notices, "gantry_tilt"));
+  EXPECT_NEAR(volume.geometry().index_to_world().linear[2][2], 3.125, 1e-9);
+
+  write_dicom_slices(series, 6, [&](DicomSample& s, int k) { s.position = k == 4 ? "3\\0\\10" : place(2.5 * k); });
+  std::filesystem::remove(series + "/2.dcm");
+  const Found found = io::find_sources(series, {.allow_gaps = true});
+  ASSERT_EQ(found.faults.size(), 1u);
+  EXPECT_NE(found.faults[0].message.find("straight line"), std::string::npos) << found.faults[0].message;
+}
+
+TEST_F(DicomTest, OfAllowedCopiesTheFirstByNameIsUsed) {
+  write_dicom_slices(series, 6);
+  DicomSample copy;
+  copy.instance = 30;
+  copy.value = 999;
+  copy.position = "0\\0\\5.000000";
+  write_bytes(series + "/1zcopy.dcm", copy.bytes());
+  expect_fault({"--allow-duplicates", "1zcopy.dcm"});
+  Notices notices;
+  const Volume volume = read_allowed({.allow_duplicates = true}, notices);
+  EXPECT_EQ(first_of_each_slice<std::int16_t>(volume), (std::vector<std::int16_t>{10, 20, 999, 40, 50, 60}));
+  expect_notice(notices, "duplicates_left_out", {"2.dcm: left out", "1zcopy.dcm"});
+  const Found found = io::find_sources(series, {.allow_duplicates = true});
+  EXPECT_EQ(found.sources[0].files.size(), 7u);
+}
+
+TEST_F(DicomTest, AllowedRepeatsThatNothingTellsApartGiveOneVolume) {
+  write_dicom_slices(series, 8, [](DicomSample& s, int k) { s.position = "0\\0\\" + std::to_string(2.5 * (k / 2)); });
+  Notices notices;
+  EXPECT_EQ(first_of_each_slice<std::int16_t>(read_allowed({.allow_duplicates = true}, notices)),
+            (std::vector<std::int16_t>{10, 30, 50, 70}));
+  expect_notice(notices, "duplicates_left_out", {"1.dcm, 3.dcm, 5.dcm, 7.dcm"});
+}
+
+TEST_F(DicomTest, AllowedLackOfGeometryGoesByInstanceNumber) {
+  write_dicom_slices(series, 4, [](DicomSample& s, int k) {
+    s.position.reset();
+    s.orientation.reset();
+    s.pixel_spacing.reset();
+    s.thickness.reset();
+    s.instance = 4 - k;
+  });
+  expect_fault({"--allow-no-geometry", "ImagePositionPatient"});
+  Notices notices;
+  const Volume volume = read_allowed({.allow_no_geometry = true}, notices);
+  EXPECT_EQ(first_of_each_slice<std::int16_t>(volume), (std::vector<std::int16_t>{40, 30, 20, 10}));
+  EXPECT_EQ(volume.geometry().spacing(), (Vec3{1, 1, 1}));
+  EXPECT_EQ(volume.geometry().origin(), (Vec3{0, 0, 0}));
+  EXPECT_EQ(volume.geometry().orientation(), "LPS");
+  expect_notice(notices, "geometry_assumed", {"0.dcm, 1.dcm, 2.dcm, 3.dcm", "axial", "1 mm", "InstanceNumber"});
+}
+
+TEST_F(DicomTest, AllowedLackOfGeometryKeepsWhatIsKnown) {
+  write_dicom_slices(series, 3, [](DicomSample& s, int) {
+    s.pixel_spacing.reset();
+    s.orientation = "0\\1\\0\\0\\0\\-1";
+    s.position = "7\\0\\0";
+  });
+  for (int k = 0; k < 3; ++k) {
+    DicomSample sample;
+    sample.instance = 3 - k;
+    sample.value = 10 * (k + 1);
+    sample.orientation = "0\\1\\0\\0\\0\\-1";
+    sample.position = std::to_string(-4 * k) + "\\0\\0";
+    sample.pixel_spacing.reset();
+    write_bytes(series + "/" + std::to_string(k) + ".dcm", sample.bytes());
+  }
+  expect_fault({"--allow-no-geometry", "PixelSpacing"});
+  Notices notices;
+  const Volume volume = read_allowed({.allow_no_geometry = true}, notices);
+  EXPECT_EQ(first_of_each_slice<std::int16_t>(volume), (std::vector<std::int16_t>{10, 20, 30}));
+  EXPECT_EQ(volume.geometry().spacing(), (Vec3{1, 1, 4}));
+  EXPECT_EQ(volume.geometry().orientation(), "PIR");
+  expect_notice(notices, "geometry_assumed", {"the pixels are taken for 1 mm"});
+}
+
+TEST_F(DicomTest, FramesAndSingleSlicesWithoutGeometryAreAllowed) {
+  write_dicom_slices(series, 1, [](DicomSample& s, int) { s.frames = "5"; });
+  expect_fault({"5 frames without a position", "--allow-no-geometry"});
+  Notices notices;
+  const Volume frames = read_allowed({.allow_no_geometry = true}, notices);
+  EXPECT_EQ(frames.geometry().size(), (Index3{8, 8, 5}));
+  EXPECT_EQ(frames.geometry().spacing(), (Vec3{0.5, 0.5, 2.5}));
+  expect_notice(notices, "geometry_assumed", {"frame 1 of 0.dcm", "2.5 mm apart as SliceThickness says"});
+
+  write_dicom_slices(series, 1, [](DicomSample& s, int) { s.thickness.reset(); });
+  expect_fault({"single slice", "--allow-no-geometry"});
+  Notices single;
+  EXPECT_EQ(read_allowed({.allow_no_geometry = true}, single).geometry().spacing()[2], 1);
+  expect_notice(single, "geometry_assumed", {"1 mm thick"});
+
+  write_dicom_slices(series, 1, [](DicomSample& s, int) { s.frames = "70000"; });
+  expect_fault({"70000"});
+}
+
+TEST_F(DicomTest, AllowingEverythingChangesNothingOfASoundSeries) {
+  write_dicom_slices(series, 6);
+  const io::ReadOptions all{.allow_gaps = true, .allow_duplicates = true, .allow_no_geometry = true};
+  Notices notices, allowed_notices;
+  const Volume volume = read_only_source(series, notices), allowed = read_allowed(all, allowed_notices);
+  EXPECT_EQ(allowed.info(), volume.info());
+  EXPECT_EQ(std::memcmp(allowed.data(), volume.data(), volume.info().bytes()), 0);
+  EXPECT_TRUE(allowed_notices.empty());
+}
+
+TEST_F(DicomTest, ThreadsChangeNeitherVoxelsNorErrors) {
+  write_dicom_slices(series, 40, [](DicomSample& s, int k) { s.slope = std::to_string(1 + k % 3); });
+  Notices notices;
+  const Volume alone = read_only_source(series, notices);
+  const HostThreads threads(8);
+  const io::ReadOptions options{.threads = &threads};
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    const Volume together = read_allowed(options, notices);
+    ASSERT_EQ(std::memcmp(together.data(), alone.data(), alone.info().bytes()), 0);
+  }
+  const Source source = io::find_sources(series).sources[0];
+  for (const int broken : {31, 17, 5}) {
+    std::filesystem::resize_file(series + "/" + std::to_string(broken) + ".dcm", 150);
+    const std::string name = "/" + std::to_string(broken) + ".dcm";
+    for (int repeat = 0; repeat < 50; ++repeat) try {
+        io::read(source, Buffer::host, notices, nullptr, options);
+        FAIL() << "no error";
+      } catch (const Error& error) { ASSERT_TRUE(error.path().ends_with(name)) << error.path(); }
+  }
+  const Found one = io::find_sources(series), many = io::find_sources(series, options);
+  ASSERT_EQ(one.faults.size(), many.faults.size());
+  for (std::size_t i = 0; i < one.faults.size(); ++i) EXPECT_EQ(one.faults[i].message, many.faults[i].message);
+}
+
+TEST_F(DicomTest, TimesOfReadingAddUpToTheTimeThatPassed) {
+  write_dicom_slices(series, 20);
+  const HostThreads threads(4);
+  Notices notices;
+  const Source source = io::find_sources(series).sources[0];
+  io::ReadTiming timing;
+  const auto start = std::chrono::steady_clock::now();
+  io::read(source, Buffer::host, notices, &timing, {.threads = &threads});
+  const double passed = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_GT(timing.read_ms, 0);
+  EXPECT_GT(timing.decode_ms, 0);
+  EXPECT_LE(timing.read_ms + timing.decode_ms, passed);
+}
+
+TEST_F(DicomTest, TheHeaderIsDescribed) {
+  write_dicom_slices(series, 3, [](DicomSample& s, int k) { s.slope = std::to_string(k + 1); });
+  const auto fields = io::describe_header(io::find_sources(series).sources[0]);
+  const auto field = [&](const std::string& name) {
+    for (const io::HeaderField& field : fields)
+      if (field.name == name) return field;
+    return io::HeaderField{};
+  };
+  EXPECT_EQ(field("format").text, "DICOM");
+  EXPECT_EQ(field("transfer_syntax").text, "1.2.840.10008.1.2.1");
+  EXPECT_EQ(field("rescale_slope").numbers, (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(field("positions_lps_mm").numbers, (std::vector<double>{0, 0, 0, 0, 0, 2.5, 0, 0, 5}));
+  EXPECT_EQ(field("positions_lps_mm").text, "0 0 0 ... 0 0 5");
 }
 
 TEST_F(DicomTest, RoundedPositionsAreAccepted) {

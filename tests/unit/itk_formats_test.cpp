@@ -354,6 +354,45 @@ TEST(Formats, BytesAfterTheVoxelsAreANotice) {
   }
 }
 
+TEST(Formats, BytesAfterAPackedStreamAreANotice) {
+  TemporaryFolder folder;
+  const std::string packed = zlib_stream(counting_shorts(1000));
+  const auto header = [&](std::size_t length) {
+    return meta_header(kMetaGeometry + "CompressedData = True\nCompressedDataSize = " + std::to_string(length) + "\n");
+  };
+  io::write(sample_volume({.geometry = oblique({20, 20, 20}), .dtype = DataType::int16}), folder / "v.nrrd");
+  const std::string nrrd = read_bytes(folder / "v.nrrd");
+  for (const std::size_t extra : {1, 2, 7, 8, 9, 64, 5000, 3000000}) {
+    const std::string tail(extra, 'x');
+    write_bytes(folder / "counted.mha", header(packed.size()) + packed + tail);
+    write_bytes(folder / "all.mha", header(packed.size() + extra) + packed + tail);
+    write_bytes(folder / "v.nrrd", nrrd + tail);
+    for (const std::string name : {"counted.mha", "all.mha", "v.nrrd"}) {
+      Notices notices;
+      io::read(file_source(folder / name), Buffer::host, notices);
+      ASSERT_EQ(notices.list().size(), 1u) << name << ", " << extra;
+      EXPECT_EQ(notices.list()[0].code, "trailing_bytes");
+      EXPECT_EQ(notices.list()[0].message.substr(0, notices.list()[0].message.find(' ')), std::to_string(extra))
+          << name;
+    }
+  }
+}
+
+TEST(Formats, HeadersAreDescribed) {
+  TemporaryFolder folder;
+  io::write(sample_volume({.geometry = oblique({4, 5, 6}), .dtype = DataType::int16}), folder / "v.nrrd");
+  io::write(sample_volume({.geometry = oblique({4, 5, 6}), .dtype = DataType::int16}), folder / "v.mha");
+  for (const auto& [name, size, type] : {std::tuple("v.nrrd", "sizes", "type"), {"v.mha", "DimSize", "ElementType"}}) {
+    bool sized = false, typed = false;
+    for (const io::HeaderField& field : io::describe_header(file_source(folder / name))) {
+      sized |= field.name == size && field.numbers == std::vector<double>{4, 5, 6};
+      typed |= field.name == type && field.numbers.empty() && !field.text.empty();
+    }
+    EXPECT_TRUE(sized) << name;
+    EXPECT_TRUE(typed) << name;
+  }
+}
+
 TEST(MetaImage, TwoDimensionsAreOneSlice) {
   TemporaryFolder folder;
   write_bytes(folder / "v.mha",
@@ -502,6 +541,25 @@ TEST(Nrrd, TextVoxelsGoThroughItk) {
   EXPECT_EQ(read_file(folder / "v.nrrd", notices).data_as<std::int16_t>()[23], 23);
   write_bytes(folder / "v.nrrd", nrrd(header, text.substr(0, text.size() / 2)));
   expect_error(ErrorCode::input, "", [&] { io::read(file_source(folder / "v.nrrd"), Buffer::host, notices); });
+}
+
+std::ptrdiff_t threads_of_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+}
+
+TEST(Formats, NoThreadsAreStarted) {
+  TemporaryFolder folder;
+  const auto before = threads_of_process();
+  const Volume volume = sample_volume({.geometry = oblique({20, 30, 40}), .dtype = DataType::int16});
+  write_bytes(folder / "text.nrrd", "NRRD0004\ntype: short\ndimension: 3\nsizes: 3 1 1\nencoding: ascii\n\n1 -2 300\n");
+  Notices notices;
+  io::read(file_source(folder / "text.nrrd"), Buffer::host, notices);
+  for (const std::string name : {"v.nrrd", "v.mha", "v.mhd"}) {
+    io::write(volume, folder / name);
+    io::read(file_source(folder / name), Buffer::host, notices);
+  }
+  io::write_png(folder / "p.png", {1, 2, 3, 4}, 2, 2, 1);
+  EXPECT_EQ(threads_of_process(), before);
 }
 
 TEST(Nrrd, ListAxesAreFramesWhereverTheyAre) {

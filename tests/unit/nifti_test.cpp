@@ -1147,10 +1147,10 @@ TEST_F(Nifti, DescribesItsHeader) {
   sample.units = 3;
   sample.pixdim = {1000, 1000, 1000};
   sample.srow = {{1000, 0, 0, 50000}, {0, 1000, 0, 0}, {0, 0, 1000, 0}};
-  const auto pairs = describe_nifti_header(file(sample));
+  const auto fields = describe_nifti_header(file(sample));
   const auto text = [&](const std::string& name) {
-    for (const auto& [key, value] : pairs)
-      if (key == name) return value;
+    for (const HeaderField& field : fields)
+      if (field.name == name) return field.text;
     return std::string("absent");
   };
   EXPECT_EQ(text("format"), "NIfTI-1, big-endian");
@@ -1162,14 +1162,18 @@ TEST_F(Nifti, DescribesItsHeader) {
   EXPECT_EQ(text("sform_mm"), "1 0 0 50; 0 1 0 0; 0 0 1 0");
   EXPECT_EQ(text("disagreement_mm"), "50");
   EXPECT_EQ(text("affine_used"), "sform");
+  const auto sform =
+      std::find_if(fields.begin(), fields.end(), [](const auto& field) { return field.name == "sform_mm"; });
+  EXPECT_EQ(sform->numbers, (std::vector<double>{1, 0, 0, 50, 0, 1, 0, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(sform->columns, 4u);
 }
 
 TEST_F(Nifti, DescribesWhatIsWrong) {
   NiftiSample sample;
   sample.srow = {{kNan, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}};
   bool said = false;
-  for (const auto& [name, value] : describe_nifti_header(file(sample)))
-    said |= name == "sform_mm" && value.starts_with("invalid: ");
+  for (const HeaderField& field : describe_nifti_header(file(sample)))
+    said |= field.name == "sform_mm" && field.text.starts_with("invalid: ") && field.numbers.empty();
   EXPECT_TRUE(said);
 }
 

@@ -4,10 +4,13 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
 #include "io/module/dicom_stack.h"
+#include "io/module/in_order.h"
 #include "volume/error.h"
 
 namespace volpipe::io {
@@ -20,13 +23,13 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-std::vector<DicomFile> read_files(const std::vector<std::string>& paths) {
-  std::vector<DicomFile> files;
-  for (const std::string& path : paths) {
-    auto file = read_dicom_file(path);
-    if (!file) throw Error(ErrorCode::input, "the DICOM file holds no image").with_path(path);
-    files.push_back(std::move(*file));
-  }
+std::vector<DicomFile> read_files(const std::vector<std::string>& paths, const HostThreads* threads) {
+  std::vector<DicomFile> files(paths.size());
+  in_order(threads, paths.size(), [&](std::size_t i) {
+    auto file = read_dicom_file(paths[i]);
+    if (!file) throw Error(ErrorCode::input, "the DICOM file holds no image").with_path(paths[i]);
+    files[i] = std::move(*file);
+  });
   return files;
 }
 
@@ -83,12 +86,16 @@ struct Target {
   std::int64_t component, slice;
 };
 
-std::vector<Target> targets_by_file(const DicomStack& stack) {
-  std::vector<Target> targets;
+/// Those of each file beside each other, files that give nothing left out.
+std::vector<std::vector<Target>> targets_by_file(const DicomStack& stack) {
+  std::map<std::size_t, std::vector<Target>> by_file;
   for (std::size_t c = 0; c < stack.components.size(); ++c)
-    for (std::size_t z = 0; z < stack.components[c].size(); ++z)
-      targets.push_back({stack.components[c][z].file, stack.components[c][z].frame, std::int64_t(c), std::int64_t(z)});
-  std::stable_sort(targets.begin(), targets.end(), [](const Target& a, const Target& b) { return a.file < b.file; });
+    for (std::size_t z = 0; z < stack.components[c].size(); ++z) {
+      const FrameRef& ref = stack.components[c][z];
+      by_file[ref.file].push_back({ref.file, ref.frame, std::int64_t(c), std::int64_t(z)});
+    }
+  std::vector<std::vector<Target>> targets;
+  for (auto& [file, list] : by_file) targets.push_back(std::move(list));
   return targets;
 }
 
@@ -127,13 +134,35 @@ void note_split_series(const std::vector<DicomFile>& files, const std::vector<st
 
 }  // namespace
 
-DicomFolder group_dicom(const std::vector<std::string>& paths, const ReadOptions&) {
+namespace {
+
+/// What one path of a folder turned out to be.
+struct Probe {
+  std::optional<DicomFile> file;
+  std::string fault;
+};
+
+std::vector<Probe> probe_files(const std::vector<std::string>& paths, const HostThreads* threads) {
+  std::vector<Probe> probes(paths.size());
+  in_order(threads, paths.size(), [&](std::size_t i) {
+    try {
+      probes[i].file = read_dicom_file(paths[i]);
+    } catch (const Error& error) { probes[i].fault = error.what(); }
+  });
+  return probes;
+}
+
+}  // namespace
+
+DicomFolder group_dicom(const std::vector<std::string>& paths, const ReadOptions& options) {
   DicomFolder folder;
   std::vector<DicomFile> files;
-  for (const std::string& path : paths) try {
-      if (auto file = read_dicom_file(path)) files.push_back(std::move(*file));
-      else ++folder.not_images;
-    } catch (const Error& error) { folder.faults.push_back({path, error.what()}); }
+  std::vector<Probe> probes = probe_files(paths, options.threads);
+  for (std::size_t i = 0; i < probes.size(); ++i) {
+    if (probes[i].file) files.push_back(std::move(*probes[i].file));
+    else if (!probes[i].fault.empty()) folder.faults.push_back({paths[i], probes[i].fault});
+    else ++folder.not_images;
+  }
 
   std::vector<SortedGroup> sorted;
   const auto volumes = split_into_volumes(files);
@@ -144,11 +173,12 @@ DicomFolder group_dicom(const std::vector<std::string>& paths, const ReadOptions
     for (const std::size_t i : list) members.push_back(files[i]);
     try {
       Notices ignored;
-      const DicomStack stack = arrange_stack(members, ignored);
+      const DicomStack stack = arrange_stack(members, options, ignored);
       DicomGroup group{{}, members[0].series_uid, members[0].series_number};
       if (members[0].multi_frame) group.files = {members[0].path};
       else
-        for (const FrameRef& ref : stack.components[0]) group.files.push_back(members[ref.file].path);
+        for (const auto* refs : {&stack.components[0], &stack.left_out})
+          for (const FrameRef& ref : *refs) group.files.push_back(members[ref.file].path);
       sorted.push_back({std::move(group), series_order(members[0].series_number)});
     } catch (const Error& error) {
       const bool alone = members.size() == 1;
@@ -167,33 +197,49 @@ namespace {
 
 class OpenDicom final : public OpenVolume {
  public:
-  OpenDicom(const Source& source, Notices& notices) : files_(read_files(source.files)) {
-    stack_ = arrange_stack(files_, notices);
+  OpenDicom(const Source& source, Notices& notices, const ReadOptions& options)
+      : threads_(options.threads), files_(read_files(source.files, threads_)) {
+    stack_ = arrange_stack(files_, options, notices);
     opening_ms_ = milliseconds_since(start_);
   }
 
   const VolumeInfo& info() const override { return stack_.info; }
 
   Volume read(const HostAllocator& allocate, Notices&, ReadTiming* timing) override {
+    const auto start = Clock::now();
     Volume volume(stack_.info, allocate(stack_.info.bytes()));
-    double read_ms = opening_ms_, decode_ms = 0;
-    const std::vector<Target> targets = targets_by_file(stack_);
-    for (auto target = targets.begin(); target != targets.end();) {
-      DicomFile& file = files_[target->file];
-      auto began = Clock::now();
-      const std::vector<std::uint8_t> pixels = read_dicom_pixels(file);
-      read_ms += milliseconds_since(began);
-      began = Clock::now();
-      for (const std::size_t current = target->file; target != targets.end() && target->file == current; ++target)
-        place_frame(file, pixels.data() + target->frame * file.frame_bytes(), *target, volume);
-      decode_ms += milliseconds_since(began);
-    }
-    if (timing) *timing = {read_ms, decode_ms};
+    const auto targets = targets_by_file(stack_);
+    std::vector<ReadTiming> parts(targets.size());
+    in_order(threads_, targets.size(), [&](std::size_t i) { parts[i] = read_file(targets[i], volume); });
+    if (timing) *timing = shares(milliseconds_since(start), parts);
     return volume;
   }
 
  private:
+  ReadTiming read_file(const std::vector<Target>& targets, Volume& volume) {
+    DicomFile& file = files_[targets[0].file];
+    const auto start = Clock::now();
+    StoredPixels stored = read_stored_pixels(file);
+    const double read_ms = milliseconds_since(start);
+    const std::vector<std::uint8_t> pixels = decode_pixels(file, std::move(stored));
+    for (const Target& target : targets)
+      place_frame(file, pixels.data() + target.frame * file.frame_bytes(), target, volume);
+    return {read_ms, milliseconds_since(start) - read_ms};
+  }
+
+  /// The time that passed, divided as the times of the threads add up.
+  ReadTiming shares(double passed_ms, const std::vector<ReadTiming>& parts) const {
+    double read_ms = 0, all_ms = 1e-9;
+    for (const ReadTiming& part : parts) {
+      read_ms += part.read_ms;
+      all_ms += part.read_ms + part.decode_ms;
+    }
+    const double reading_ms = passed_ms * read_ms / all_ms;
+    return {opening_ms_ + reading_ms, passed_ms - reading_ms};
+  }
+
   Clock::time_point start_ = Clock::now();
+  const HostThreads* threads_;
   std::vector<DicomFile> files_;
   DicomStack stack_;
   double opening_ms_ = 0;
@@ -201,8 +247,8 @@ class OpenDicom final : public OpenVolume {
 
 }  // namespace
 
-std::unique_ptr<OpenVolume> open_dicom(const Source& source, Notices& notices, const ReadOptions&) {
-  return std::make_unique<OpenDicom>(source, notices);
+std::unique_ptr<OpenVolume> open_dicom(const Source& source, Notices& notices, const ReadOptions& options) {
+  return std::make_unique<OpenDicom>(source, notices, options);
 }
 
 }  // namespace volpipe::io

@@ -11,6 +11,7 @@
 
 #include "io/input_file.h"
 #include "io/module/dicom_rle.h"
+#include "io/module/jpeg_stream.h"
 #include "volume/error.h"
 
 namespace volpipe::io {
@@ -125,20 +126,27 @@ void read_functional_groups(const DicomDataSet& groups, DicomFrame& frame) {
       set_mark(frame, FrameMark::image_type, item->text(tag(0x0008, 0x9007)));
 }
 
+constexpr DicomTag kFrameGroups = tag(0x5200, 0x9230);
+
+/// Frames of which nothing is said one by one: what the file says of its position holds for none of them.
+std::vector<DicomFrame> unplaced_frames(DicomFrame common, std::int64_t count) {
+  constexpr std::int64_t kMost = 65536;
+  if (count > kMost)
+    throw Error(ErrorCode::unsupported, "NumberOfFrames is " + std::to_string(count) + ": at most " +
+                                            std::to_string(kMost) + " are read where the frames are not described");
+  common.position.reset();
+  return std::vector<DicomFrame>(std::size_t(count), common);
+}
+
 std::vector<DicomFrame> read_frames(const DicomDataSet& data) {
   const auto count = std::int64_t(data.decimal(tag(0x0028, 0x0008)).value_or(1));
-  const DicomTag shared_groups = tag(0x5200, 0x9229), frame_groups = tag(0x5200, 0x9230);
+  const DicomTag shared_groups = tag(0x5200, 0x9229), frame_groups = kFrameGroups;
   const bool enhanced = data.contains(frame_groups);
   if (count < 1)
     throw Error(ErrorCode::input, "NumberOfFrames is " + std::to_string(count) + ": at least one frame is expected");
 
   DicomFrame common = classic_frame(data);
-  if (!enhanced && count > 1)
-    throw Error(ErrorCode::input,
-                "the file holds " + std::to_string(count) +
-                    " frames without a position for each: only enhanced multi-frame files say where their "
-                    "frames lie, so export the series as such or as single slices");
-  if (!enhanced) return {common};
+  if (!enhanced) return count == 1 ? std::vector{common} : unplaced_frames(common, count);
   if (const auto* shared = item_of(data, shared_groups)) read_functional_groups(*shared, common);
   const auto& items = data.items(frame_groups);
   if (std::int64_t(items.size()) != count)
@@ -228,12 +236,14 @@ std::optional<DicomFile> read_dicom_file(const std::string& path) try {
   file.sop_class = data.text(tag(0x0008, 0x0016));
   file.series_uid = data.text(tag(0x0020, 0x000e));
   file.series_number = data.text(tag(0x0020, 0x0011));
+  if (const auto number = data.decimals(tag(0x0020, 0x0013)); number.size() == 1) file.instance_number = number[0];
   file.localizer = data.text(tag(0x0008, 0x0008)).find("LOCALIZER") != std::string::npos;
   file.transfer_syntax = header.transfer_syntax;
   file.big_endian = header.big_endian;
   read_pixel_layout(data, file);
   file.frames = read_frames(data);
   file.multi_frame = file.frames.size() > 1;
+  file.lists_frames = data.contains(kFrameGroups);
   file.pixels = header.pixels.value_or(DicomPixels{});
   file.fault = header.pixels ? pixel_fault(file, input)
                              : file.name() + ": the file ends before its pixel data: copy or export it again";
@@ -260,51 +270,98 @@ void check_transfer_syntax(const DicomFile& file) {
 
 namespace {
 
-std::vector<std::uint8_t> read_plain_pixels(const DicomFile& file, InputFile& input, std::size_t bytes) {
-  std::vector<std::uint8_t> pixels(bytes);
-  if (input.read_at(file.pixels.offset, pixels.data(), bytes) < bytes)
-    throw Error(ErrorCode::input, file.name() + ": the pixel data end early: copy or export the file again");
-  const std::size_t word = std::size_t(file.bits_allocated / 8);
-  for (std::size_t i = 0; file.big_endian && word > 1 && i < bytes; i += word)
-    std::reverse(pixels.begin() + std::ptrdiff_t(i), pixels.begin() + std::ptrdiff_t(i + word));
+StoredPixels read_fragments(const DicomFile& file, InputFile& input) {
+  const auto found = find_fragments(input, file.pixels.offset);
+  if (!found || found->size() < 2) throw Error(ErrorCode::input, file.name() + ": there are no compressed pixel data");
+  StoredPixels pieces;
+  for (const Fragment& fragment : *found) {
+    std::vector<std::uint8_t>& bytes = pieces.emplace_back(fragment.length);
+    bytes.resize(input.read_at(fragment.offset, bytes.data(), bytes.size()));
+  }
+  return pieces;
+}
+
+[[noreturn]] void refuse_damaged(const DicomFile& file) {
+  throw Error(ErrorCode::input, file.name() + ": the compressed pixel data are damaged: export the file again");
+}
+
+std::vector<std::uint8_t> decode_plain(const DicomFile& file, std::vector<std::uint8_t> pixels) {
+  const auto word = std::ptrdiff_t(file.bits_allocated / 8);
+  if (file.big_endian && word > 1)
+    for (auto first = pixels.begin(); first != pixels.end(); first += word) std::reverse(first, first + word);
   return pixels;
 }
 
-std::vector<Fragment> fragments_of(const DicomFile& file, InputFile& input) {
-  auto found = find_fragments(input, file.pixels.offset);
-  if (!found || found->size() < 2) throw Error(ErrorCode::input, file.name() + ": there are no compressed pixel data");
-  return std::move(*found);
-}
-
-std::vector<std::uint8_t> bytes_of(InputFile& input, const Fragment& fragment) {
-  std::vector<std::uint8_t> bytes(fragment.length);
-  bytes.resize(input.read_at(fragment.offset, bytes.data(), bytes.size()));
-  return bytes;
-}
-
-std::vector<std::uint8_t> decode_rle(DicomFile& file, InputFile& input, std::size_t bytes) {
-  const auto fragments = fragments_of(file, input);
-  if (fragments.size() != file.frames.size() + 1)
-    throw Error(ErrorCode::input, file.name() + ": it holds " + std::to_string(fragments.size() - 1) +
+std::vector<std::uint8_t> decode_rle(DicomFile& file, const StoredPixels& stored) {
+  if (stored.size() != file.frames.size() + 1)
+    throw Error(ErrorCode::input, file.name() + ": it holds " + std::to_string(stored.size() - 1) +
                                       " compressed frames where its header announces " +
                                       std::to_string(file.frames.size()) + ": export the file again");
-  std::vector<std::uint8_t> pixels(bytes);
+  std::vector<std::uint8_t> pixels(file.frames.size() * file.frame_bytes());
   for (std::size_t i = 0; i < file.frames.size(); ++i)
-    if (!decode_rle_frame(bytes_of(input, fragments[i + 1]), std::size_t(file.rows * file.columns), file.samples,
-                          file.bits_allocated / 8, pixels.data() + i * file.frame_bytes()))
-      throw Error(ErrorCode::input, file.name() + ": the compressed pixel data are damaged: export the file again");
+    if (!decode_rle_frame(stored[i + 1], std::size_t(file.rows * file.columns), file.samples, file.bits_allocated / 8,
+                          pixels.data() + i * file.frame_bytes()))
+      refuse_damaged(file);
   file.planar_samples = true;
   return pixels;
 }
 
+/// Whether a fragment ends with the marker FFD9, with which JPEG, JPEG-LS and JPEG 2000 all end and which their data
+/// cannot hold.
+bool ends_a_frame(const std::vector<std::uint8_t>& fragment) {
+  std::size_t length = fragment.size();
+  while (length > 0 && fragment[length - 1] == 0) --length;
+  return length >= 2 && fragment[length - 2] == 0xff && fragment[length - 1] == 0xd9;
+}
+
+/// Whether a fragment starts as a JPEG or JPEG-LS stream, a JPEG 2000 codestream or a JP2 file does.
+bool starts_a_frame(const std::vector<std::uint8_t>& fragment) {
+  static constexpr std::array<std::uint8_t, 8> kJp2 = {0, 0, 0, 12, 'j', 'P', ' ', ' '};
+  if (fragment.size() < kJp2.size()) return false;
+  return (fragment[0] == 0xff && (fragment[1] == 0xd8 || fragment[1] == 0x4f)) ||
+         std::equal(kJp2.begin(), kJp2.end(), fragment.begin());
+}
+
+/// The stream of each frame, of one or several fragments.
+std::vector<std::vector<std::uint8_t>> streams_of_frames(const DicomFile& file, const StoredPixels& stored) {
+  std::vector<std::vector<std::uint8_t>> streams;
+  bool open = false;
+  for (auto fragment = stored.begin() + 1; fragment != stored.end(); ++fragment) {
+    if (!open) streams.emplace_back();
+    streams.back().insert(streams.back().end(), fragment->begin(), fragment->end());
+    open = !ends_a_frame(*fragment);
+  }
+  const std::size_t whole = streams.size() - (open ? 1 : 0);
+  if (!open && whole == file.frames.size()) return streams;
+  throw Error(ErrorCode::input, file.name() + ": " + std::to_string(whole) + " of its " +
+                                    std::to_string(file.frames.size()) +
+                                    " compressed frames reach their end mark: they are cut short or damaged, export "
+                                    "the file again");
+}
+
+/// The decoders fill up what is missing and say nothing, or complain on standard error.
+void check_frames_are_whole(const DicomFile& file, const StoredPixels& stored) {
+  for (const auto& stream : streams_of_frames(file, stored)) {
+    if (!starts_a_frame(stream)) refuse_damaged(file);
+    const auto size = compressed_frame_size(stream);
+    if (size && *size != FrameSize{file.rows, file.columns, file.samples})
+      throw Error(ErrorCode::input, file.name() + ": its compressed frames are of " + std::to_string(size->rows) +
+                                        " rows, " + std::to_string(size->columns) + " columns and " +
+                                        std::to_string(size->samples) + " samples, its header announces " +
+                                        std::to_string(file.rows) + ", " + std::to_string(file.columns) + " and " +
+                                        std::to_string(file.samples) + ": export the file again");
+    if (const std::string fault = fault_of_jpeg_codes(stream); !fault.empty())
+      throw Error(ErrorCode::input,
+                  file.name() + ": the compressed pixel data are damaged (" + fault + "): export the file again");
+  }
+}
+
 /// The compressed pixels as GDCM's decoders want them.
-gdcm::DataElement pixel_element(const DicomFile& file, InputFile& input) {
-  const auto fragments = fragments_of(file, input);
+gdcm::DataElement pixel_element(const StoredPixels& stored) {
   const auto sequence = gdcm::SequenceOfFragments::New();
-  for (std::size_t i = 0; i < fragments.size(); ++i) {
-    const auto bytes = bytes_of(input, fragments[i]);
-    const auto* first = reinterpret_cast<const char*>(bytes.data());
-    const gdcm::VL length(std::uint32_t(bytes.size()));
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    const auto* first = reinterpret_cast<const char*>(stored[i].data());
+    const gdcm::VL length(std::uint32_t(stored[i].size()));
     gdcm::Fragment fragment;
     fragment.SetByteValue(first, length);
     if (i == 0) sequence->GetTable().SetByteValue(first, length);
@@ -316,11 +373,12 @@ gdcm::DataElement pixel_element(const DicomFile& file, InputFile& input) {
   return element;
 }
 
-std::vector<std::uint8_t> decode_pixels(DicomFile& file, InputFile& input, std::size_t bytes) {
+std::vector<std::uint8_t> decode_by_gdcm(DicomFile& file, const StoredPixels& stored) {
   const auto refuse = [&](const std::string& why) { throw Error(ErrorCode::input, file.name() + ": " + why); };
   const gdcm::TransferSyntax syntax(gdcm::TransferSyntax::GetTSType(file.transfer_syntax.c_str()));
   if (!syntax.IsEncapsulated())
     refuse("its transfer syntax " + file.transfer_syntax + " is not known: export it uncompressed");
+  check_frames_are_whole(file, stored);
   gdcm::Image image;
   image.SetNumberOfDimensions(file.multi_frame ? 3 : 2);
   image.SetDimension(0, unsigned(file.columns));
@@ -333,7 +391,8 @@ std::vector<std::uint8_t> decode_pixels(DicomFile& file, InputFile& input, std::
       gdcm::PhotometricInterpretation(gdcm::PhotometricInterpretation::GetPIType(file.photometric.c_str())));
   image.SetPlanarConfiguration(file.planar_samples ? 1 : 0);
   image.SetTransferSyntax(syntax);
-  image.SetDataElement(pixel_element(file, input));
+  image.SetDataElement(pixel_element(stored));
+  const std::size_t bytes = file.frames.size() * file.frame_bytes();
   if (image.GetBufferLength() != bytes)
     refuse("the compressed pixel data do not have the size that its header announces");
   std::vector<std::uint8_t> pixels(bytes);
@@ -343,17 +402,34 @@ std::vector<std::uint8_t> decode_pixels(DicomFile& file, InputFile& input, std::
   return pixels;
 }
 
-}  // namespace
-
-std::vector<std::uint8_t> read_dicom_pixels(DicomFile& file) try {
-  InputFile input(file.path);
-  const std::size_t bytes = file.frames.size() * file.frame_bytes();
-  if (!file.pixels.fragments) return read_plain_pixels(file, input, bytes);
-  return file.transfer_syntax == kRle ? decode_rle(file, input, bytes) : decode_pixels(file, input, bytes);
+/// Calls `work`; what it throws becomes an Error with the file's path.
+template <class Work>
+auto guarded(const DicomFile& file, Work&& work) try {
+  return work();
 } catch (Error& error) { throw std::move(error).with_path(file.path); } catch (const std::bad_alloc&) {
   throw Error(ErrorCode::out_of_memory, "no host memory for the pixels of " + file.path).with_path(file.path);
 } catch (const std::exception& error) {
   throw Error(ErrorCode::input, "the pixel data are damaged: " + std::string(error.what())).with_path(file.path);
+}
+
+}  // namespace
+
+StoredPixels read_stored_pixels(const DicomFile& file) {
+  return guarded(file, [&] {
+    InputFile input(file.path);
+    if (file.pixels.fragments) return read_fragments(file, input);
+    std::vector<std::uint8_t> pixels(file.frames.size() * file.frame_bytes());
+    if (input.read_at(file.pixels.offset, pixels.data(), pixels.size()) < pixels.size())
+      throw Error(ErrorCode::input, file.name() + ": the pixel data end early: copy or export the file again");
+    return StoredPixels{std::move(pixels)};
+  });
+}
+
+std::vector<std::uint8_t> decode_pixels(DicomFile& file, StoredPixels stored) {
+  return guarded(file, [&] {
+    if (!file.pixels.fragments) return decode_plain(file, std::move(stored[0]));
+    return file.transfer_syntax == kRle ? decode_rle(file, stored) : decode_by_gdcm(file, stored);
+  });
 }
 
 }  // namespace volpipe::io

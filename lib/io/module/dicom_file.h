@@ -35,6 +35,7 @@ struct DicomFile {
   std::string sop_class;
   std::string series_uid;
   std::string series_number;
+  std::optional<double> instance_number;
   std::string photometric;
   std::int64_t rows = 0, columns = 0;
   int samples = 1, bits_allocated = 16, bits_stored = 16, high_bit = 15;
@@ -42,6 +43,7 @@ struct DicomFile {
   bool planar_samples = false;  ///< RRR..GGG..BBB.. rather than RGBRGB..
   bool localizer = false;       ///< ImageType says LOCALIZER
   bool multi_frame = false;     ///< more than one frame
+  bool lists_frames = false;    ///< enhanced: says of each frame where it lies
   std::string transfer_syntax;  ///< UID
   bool big_endian = false;
   DicomPixels pixels;
@@ -61,8 +63,15 @@ std::optional<DicomFile> read_dicom_file(const std::string& path);
 /// as theirs says.
 void check_transfer_syntax(const DicomFile& file);
 
-/// The pixels of every frame as stored, decompressed, frame after frame: file.frames.size() * file.frame_bytes() bytes.
-/// `file.planar_samples` is set to how the samples of the result lie. Throws Error(input | unsupported).
-std::vector<std::uint8_t> read_dicom_pixels(DicomFile& file);
+/// The pixel data as they lie in the file: one piece where they are plain, else the offset table and the fragments.
+using StoredPixels = std::vector<std::vector<std::uint8_t>>;
+
+/// Throws Error(input | out_of_memory) with the path.
+StoredPixels read_stored_pixels(const DicomFile& file);
+
+/// The pixels of every frame, decompressed, in the byte order of this machine, frame after frame: file.frames.size() *
+/// file.frame_bytes() bytes. `file.planar_samples` is set to how the samples of the result lie. A frame whose stream is
+/// damaged or not whole throws Error(input) with the path. May be called for different files at one time.
+std::vector<std::uint8_t> decode_pixels(DicomFile& file, StoredPixels stored);
 
 }  // namespace volpipe::io

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <set>
 #include <sstream>
+#include <tuple>
+#include <utility>
 
 #include "volume/error.h"
 
@@ -241,21 +243,92 @@ std::vector<FrameRef> all_frames(const std::vector<DicomFile>& files) {
   return refs;
 }
 
+bool has_spacing(const DicomFrame& frame) {
+  return frame.pixel_spacing && (*frame.pixel_spacing)[0] > 0 && (*frame.pixel_spacing)[1] > 0;
+}
+
+constexpr char kCureOfNoGeometry[] = ", or give --allow-no-geometry to go by InstanceNumber and 1 mm";
+
 /// Refuses frames without a place in space.
 void check_frames_are_placed(const std::vector<DicomFile>& files, const std::vector<FrameRef>& refs) {
-  const auto check = [&](auto missing, const std::string& what) {
+  const auto check = [&](auto present, const std::string& what) {
     std::vector<std::string> names;
     for (const FrameRef& ref : refs)
-      if (missing(frame_of(files, ref))) names.push_back(name_of(files, ref));
+      if (!present(frame_of(files, ref))) names.push_back(name_of(files, ref));
     if (!names.empty())
       refuse(quoted_list(names) + ": " + what +
-             " is missing, so the volume has no place in space: export the images with their geometry");
+             " is missing, so the volume has no place in space: export the images with their geometry" +
+             kCureOfNoGeometry);
   };
-  check([](const DicomFrame& f) { return !f.position; }, "ImagePositionPatient");
-  check([](const DicomFrame& f) { return !f.orientation; }, "ImageOrientationPatient");
-  check(
-      [](const DicomFrame& f) { return !f.pixel_spacing || !((*f.pixel_spacing)[0] > 0 && (*f.pixel_spacing)[1] > 0); },
-      "a positive PixelSpacing");
+  for (const DicomFile& file : files)
+    if (file.multi_frame && !file.lists_frames)
+      refuse(file.name() + ": the file holds " + std::to_string(file.frames.size()) +
+             " frames without a position for each: only enhanced multi-frame files say where their frames lie, so "
+             "export the series as such or as single slices" +
+             kCureOfNoGeometry);
+  check([](const DicomFrame& f) { return f.position.has_value(); }, "ImagePositionPatient");
+  check([](const DicomFrame& f) { return f.orientation.has_value(); }, "ImageOrientationPatient");
+  check(has_spacing, "a positive PixelSpacing");
+}
+
+/// The frames in the order of InstanceNumber, those without one last, then of names and frame numbers.
+std::vector<FrameRef> by_instance(const std::vector<DicomFile>& files, std::vector<FrameRef> refs) {
+  const auto key = [&](const FrameRef& ref) {
+    const DicomFile& file = files[ref.file];
+    return std::tuple(!file.instance_number, file.instance_number.value_or(0), file.name(), ref.frame);
+  };
+  std::sort(refs.begin(), refs.end(), [&](const FrameRef& a, const FrameRef& b) { return key(a) < key(b); });
+  return refs;
+}
+
+/// What a step along the normal is taken to be.
+struct AssumedStep {
+  double mm = 1;
+  std::string source;  ///< empty where nothing says more
+};
+
+AssumedStep assumed_step(const DicomFrame& frame) {
+  if (frame.spacing_between_slices.value_or(0) > 0)
+    return {*frame.spacing_between_slices, " as SpacingBetweenSlices says"};
+  if (frame.slice_thickness.value_or(0) > 0) return {*frame.slice_thickness, " as SliceThickness says"};
+  return {};
+}
+
+/// The files with a position, orientation and spacing for every frame.
+std::vector<DicomFile> with_assumed_geometry(std::vector<DicomFile> files, const std::vector<FrameRef>& refs,
+                                             Notices& notices) {
+  const auto frames = [&](const FrameRef& ref) -> DicomFrame& { return files[ref.file].frames[ref.frame]; };
+  std::vector<std::string> names;
+  for (const FrameRef& ref : refs) names.push_back(name_of(files, ref));
+  const auto everywhere = [&](auto present) {
+    return std::all_of(refs.begin(), refs.end(), [&](const FrameRef& ref) { return present(frames(ref)); });
+  };
+  std::vector<std::string> assumed;
+  if (!everywhere([](const DicomFrame& f) { return f.orientation.has_value(); })) {
+    for (const FrameRef& ref : refs) frames(ref).orientation = {{{1, 0, 0}, {0, 1, 0}}};
+    assumed.push_back("the planes are taken for axial");
+  }
+  if (!everywhere(has_spacing)) {
+    for (const FrameRef& ref : refs) frames(ref).pixel_spacing = {{1, 1}};
+    assumed.push_back("the pixels are taken for 1 mm");
+  }
+  const Vec3 normal = plane_axes(*frames(refs[0]).orientation, names[0])[2];
+  const AssumedStep step = assumed_step(frames(refs[0]));
+  if (!everywhere([](const DicomFrame& f) { return f.position.has_value(); })) {
+    const auto ordered = by_instance(files, refs);
+    for (std::size_t i = 0; i < ordered.size(); ++i) frames(ordered[i]).position = (step.mm * double(i)) * normal;
+    assumed.push_back("the slices are ordered by InstanceNumber and name, " + millimetres(step.mm) + " apart" +
+                      step.source);
+  }
+  if (refs.size() == 1 && step.source.empty()) {
+    frames(refs[0]).spacing_between_slices = step.mm;
+    assumed.push_back("the slice is taken to be 1 mm thick");
+  }
+  std::string what;
+  for (const std::string& part : assumed) what += (what.empty() ? "" : ", ") + part;
+  if (!what.empty())
+    notices.add("geometry_assumed", quoted_list(names) + ": the header does not say where the voxels lie: " + what);
+  return files;
 }
 
 void check_frames_are_alike(const std::vector<DicomFile>& files, const std::vector<FrameRef>& refs) {
@@ -286,6 +359,24 @@ void check_pixels(const std::vector<DicomFile>& files) {
   }
 }
 
+/// Of the files at one position the first by name stays; the others go to `left_out`.
+void leave_out_copies(const std::vector<DicomFile>& files, std::vector<std::vector<FrameRef>>& rows,
+                      std::vector<FrameRef>& left_out, Notices& notices) {
+  std::vector<std::string> dropped, kept;
+  for (auto& row : rows) {
+    if (row.size() == 1) continue;
+    std::stable_sort(row.begin(), row.end(),
+                     [&](const FrameRef& a, const FrameRef& b) { return files[a.file].path < files[b.file].path; });
+    kept.push_back(name_of(files, row[0]));
+    for (std::size_t i = 1; i < row.size(); ++i) dropped.push_back(name_of(files, row[i]));
+    left_out.insert(left_out.end(), row.begin() + 1, row.end());
+    row.resize(1);
+  }
+  if (!dropped.empty())
+    notices.add("duplicates_left_out", quoted_list(dropped) + ": left out, because they lie where " +
+                                           quoted_list(kept) + " do, which come first by name");
+}
+
 /// Several frames a position become components, in the order of their marks and then of the file; the same in every
 /// row.
 std::vector<std::vector<FrameRef>> components_of(const std::vector<DicomFile>& files,
@@ -299,7 +390,8 @@ std::vector<std::vector<FrameRef>> components_of(const std::vector<DicomFile>& f
     refuse(quoted_list(names) + " lie at the same position" +
            (row.size() != count ? " while other positions have another number of images"
                                 : ", and nothing in their headers tells two volumes apart") +
-           ": remove the copies or separate the volumes into folders");
+           ": remove the copies or separate the volumes into folders" +
+           (files[0].multi_frame ? "" : ", or give --allow-duplicates to use the first of them by name"));
   }
   for (auto& row : rows)
     std::stable_sort(row.begin(), row.end(), [&](const FrameRef& a, const FrameRef& b) {
@@ -325,7 +417,9 @@ void check_components(const std::vector<DicomFile>& files, const std::vector<std
       }
 }
 
-void check_steps(const std::vector<DicomFile>& files, const std::vector<FrameRef>& slices, const Vec3& normal) {
+/// Where and how the distances between slices differ from the usual one, in words; empty when they do not.
+std::string fault_of_steps(const std::vector<DicomFile>& files, const std::vector<FrameRef>& slices,
+                           const Vec3& normal) {
   const auto height = [&](std::size_t i) { return dot(*frame_of(files, slices[i]).position, normal); };
   std::vector<double> steps;
   for (std::size_t i = 1; i < slices.size(); ++i) steps.push_back(height(i) - height(i - 1));
@@ -335,18 +429,60 @@ void check_steps(const std::vector<DicomFile>& files, const std::vector<FrameRef
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (std::abs(steps[i] - usual) <= kStepTolerance * usual) continue;
     const std::string between = name_of(files, slices[i]) + " and " + name_of(files, slices[i + 1]);
+    const std::string apart = millimetres(steps[i]) + " apart where the others are " + millimetres(usual);
     const double times = std::round(steps[i] / usual);
     if (times >= 2 && std::abs(steps[i] - times * usual) <= kStepTolerance * usual * times)
-      refuse(std::to_string(int(times) - 1) + " slice(s) are missing between " + between + " (" +
-             millimetres(steps[i]) + " apart where the others are " + millimetres(usual) + "): add the missing files");
-    refuse("the slices are unevenly spaced: " + between + " are " + millimetres(steps[i]) +
-           " apart where the others are " + millimetres(usual) + ": a volume needs equal steps");
+      return std::to_string(int(times) - 1) + " slice(s) are missing between " + between + " (" + apart + ")";
+    return "the slices are unevenly spaced (" + between + " are " + apart + ")";
+  }
+  return {};
+}
+
+/// The slice that lies farthest, along the normal, from its place on the grid of equal steps.
+std::pair<std::size_t, double> farthest_from_grid(const std::vector<DicomFile>& files,
+                                                  const std::vector<FrameRef>& slices, const Vec3& normal,
+                                                  const Vec3& step) {
+  const auto position = [&](std::size_t i) { return *frame_of(files, slices[i]).position; };
+  std::pair<std::size_t, double> farthest{0, 0};
+  for (std::size_t i = 1; i < slices.size(); ++i) {
+    const double away = std::abs(dot(position(i) - position(0) - double(i) * step, normal));
+    if (away > farthest.second) farthest = {i, away};
+  }
+  return farthest;
+}
+
+/// Refuses, or with allow_gaps notes, steps that are not all alike. Returns whether they are.
+bool check_steps(const std::vector<DicomFile>& files, const std::vector<FrameRef>& slices, const Vec3& normal,
+                 const Vec3& step, const ReadOptions& options, Notices& notices) {
+  const std::string fault = fault_of_steps(files, slices, normal);
+  if (fault.empty()) return true;
+  if (!options.allow_gaps)
+    refuse(fault +
+           ": a volume needs equal steps, so add the missing files, or give --allow-gaps to use the mean step of " +
+           millimetres(dot(step, normal)));
+  const auto [slice, away] = farthest_from_grid(files, slices, normal, step);
+  notices.add("gaps_allowed", fault + ": the slices are kept in order with the mean step of " +
+                                  millimetres(dot(step, normal)) + ", which puts them up to " + millimetres(away) +
+                                  " from where they were taken (" + name_of(files, slices[slice]) + ")");
+  return false;
+}
+
+/// Refuses slices that leave the line through the first and the last; where the steps are not alike, each is measured
+/// by its own length along the normal.
+void check_line(const std::vector<DicomFile>& files, const std::vector<FrameRef>& slices, const Vec3& normal,
+                const Vec3& step, bool even) {
+  for (std::size_t i = 1; i < slices.size(); ++i) {
+    const Vec3 here = *frame_of(files, slices[i]).position - *frame_of(files, slices[i - 1]).position;
+    const double steps = even ? 1 : dot(here, normal) / dot(step, normal);
+    if (norm(here - steps * step) > 2 * kStepTolerance * norm(step))
+      refuse("the slices do not lie on a straight line: " + name_of(files, slices[i - 1]) + " and " +
+             name_of(files, slices[i]) + " are displaced against each other in another way than the rest");
   }
 }
 
 /// From one slice to the next, LPS mm.
 Vec3 slice_step(const std::vector<DicomFile>& files, const std::vector<FrameRef>& slices,
-                const std::array<Vec3, 3>& axes, Notices& notices) {
+                const std::array<Vec3, 3>& axes, const ReadOptions& options, Notices& notices) {
   if (slices.size() == 1) {
     const DicomFrame& frame = frame_of(files, slices[0]);
     if (frame.spacing_between_slices.value_or(0) > 0) return *frame.spacing_between_slices * axes[2];
@@ -358,15 +494,12 @@ Vec3 slice_step(const std::vector<DicomFile>& files, const std::vector<FrameRef>
     }
     refuse(name_of(files, slices[0]) +
            " is a single slice without SpacingBetweenSlices or SliceThickness, so its extent across the plane is "
-           "unknown: add one of them");
+           "unknown: add one of them" +
+           kCureOfNoGeometry);
   }
-  check_steps(files, slices, axes[2]);
   const auto position = [&](std::size_t i) { return *frame_of(files, slices[i]).position; };
   const Vec3 step = (1.0 / double(slices.size() - 1)) * (position(slices.size() - 1) - position(0));
-  for (std::size_t i = 1; i < slices.size(); ++i)
-    if (norm(position(i) - position(i - 1) - step) > 2 * kStepTolerance * norm(step))
-      refuse("the slices do not lie on a straight line: " + name_of(files, slices[i - 1]) + " and " +
-             name_of(files, slices[i]) + " are displaced against each other in another way than the rest");
+  check_line(files, slices, axes[2], step, check_steps(files, slices, axes[2], step, options, notices));
   const double along = dot(step, axes[2]);
   const double skew = norm(step - along * axes[2]) / norm(step);
   if (skew < kRoundingSkew) {
@@ -450,20 +583,25 @@ void note_surplus(const std::vector<DicomFile>& files, Notices& notices) {
 
 }  // namespace
 
-DicomStack arrange_stack(const std::vector<DicomFile>& files, Notices& notices) {
-  check_pixels(files);
-  const std::vector<FrameRef> refs = all_frames(files);
-  check_frames_are_placed(files, refs);
+DicomStack arrange_stack(const std::vector<DicomFile>& given, const ReadOptions& options, Notices& notices) {
+  check_pixels(given);
+  const std::vector<FrameRef> refs = all_frames(given);
+  if (!options.allow_no_geometry) check_frames_are_placed(given, refs);
+  std::vector<DicomFile> assumed;
+  if (options.allow_no_geometry) assumed = with_assumed_geometry(given, refs, notices);
+  const std::vector<DicomFile>& files = options.allow_no_geometry ? assumed : given;
   check_frames_are_alike(files, refs);
   const DicomFrame& any = frame_of(files, refs[0]);
   const auto axes = plane_axes(*any.orientation, name_of(files, refs[0]));
 
   note_surplus(files, notices);
   DicomStack stack;
-  stack.components = components_of(files, rows_by_position(files, refs, axes[2]));
+  auto rows = rows_by_position(files, refs, axes[2]);
+  if (options.allow_duplicates && !files[0].multi_frame) leave_out_copies(files, rows, stack.left_out, notices);
+  stack.components = components_of(files, std::move(rows));
   check_components(files, stack.components);
   const auto& slices = stack.components[0];
-  const Vec3 step = slice_step(files, slices, axes, notices);
+  const Vec3 step = slice_step(files, slices, axes, options, notices);
   stack.info.geometry = ras_geometry(files[0], frame_of(files, slices[0]), slices.size(), axes, step);
   stack.info.dtype = value_type(files, refs);
   stack.info.components = std::int64_t(stack.components.size());

@@ -202,6 +202,10 @@ void check_sizes(const itk::ImageIOBase& io) {
     throw Error(ErrorCode::input, "the header announces an impossible size: the file is damaged");
 }
 
+void note_surplus(std::uint64_t bytes, Notices& notices) {
+  if (bytes > 0) notices.add("trailing_bytes", std::to_string(bytes) + " bytes follow the data and are not read");
+}
+
 Header read_header(const std::string& path, Notices& notices) {
   const bool nrrd = is_nrrd(path);
   const TextHeader text = nrrd ? read_nrrd_header(path) : read_meta_header(path);
@@ -242,8 +246,7 @@ Header read_header(const std::string& path, Notices& notices) {
     notices.add("narrowed", "the 64-bit integers are read as " + std::string(to_string(header.info.dtype)));
   if (dimensions == 4 && frames == 1)
     notices.add("single_frame", "the fourth dimension has one frame: the image was taken as three-dimensional");
-  if (const std::uint64_t surplus = check_payload(header.payload, header.stored_bytes()); surplus > 0)
-    notices.add("trailing_bytes", std::to_string(surplus) + " bytes follow the data and are not read");
+  note_surplus(check_payload(header.payload, header.stored_bytes()), notices);
   return header;
 }
 
@@ -316,7 +319,8 @@ class OpenItk final : public OpenVolume {
       Volume volume(header_.info, allocate(header_.info.bytes()));
       const bool by_itk = header_.layout == Layout::unknown || header_.payload.encoding == Payload::Encoding::other;
       if (!by_itk && header_.layout == Layout::planar && !header_.stored.is_64_bit) {
-        read_payload(header_.payload, volume.data(), header_.stored_bytes(), header_.stored.bytes());
+        note_surplus(read_payload(header_.payload, volume.data(), header_.stored_bytes(), header_.stored.bytes()),
+                     notices);
         note_non_finite(volume, notices);
         if (timing) *timing = {opening_ms_ + milliseconds_since(start), 0};
         return volume;
@@ -326,7 +330,7 @@ class OpenItk final : public OpenVolume {
         values = read_with_itk(header_);
       } else {
         values.resize(header_.stored_bytes());
-        read_payload(header_.payload, values.data(), values.size(), header_.stored.bytes());
+        note_surplus(read_payload(header_.payload, values.data(), values.size(), header_.stored.bytes()), notices);
       }
       const double read_ms = opening_ms_ + milliseconds_since(start);
       const auto decoding = Clock::now();
@@ -345,6 +349,15 @@ class OpenItk final : public OpenVolume {
 };
 
 }  // namespace
+
+std::vector<HeaderField> describe_itk(const std::string& path) {
+  return reading(path, [&] {
+    const TextHeader text = is_nrrd(path) ? read_nrrd_header(path) : read_meta_header(path);
+    std::vector<HeaderField> fields = {text_field("format", is_nrrd(path) ? "NRRD" : "MetaImage")};
+    for (const auto& [name, value] : text.fields) fields.push_back(parsed_field(name, value));
+    return fields;
+  });
+}
 
 std::unique_ptr<OpenVolume> open_itk(const std::string& path, Notices& notices) {
   return reading(path, [&] { return std::make_unique<OpenItk>(path, notices); });

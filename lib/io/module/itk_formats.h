@@ -10,6 +10,9 @@ namespace volpipe::io {
 /// Error(unsupported). Throws Error(input | unsupported | out_of_memory) with the path.
 std::unique_ptr<OpenVolume> open_itk(const std::string& path, Notices& notices);
 
+/// The fields of the text header, as they stand there.
+std::vector<HeaderField> describe_itk(const std::string& path);
+
 /// .nrrd is packed with gzip, .mha and .mhd are plain, as other programs write them by default; .mhd puts its voxels
 /// into <name>.raw beside it, which is replaced only when the .mhd that is there names it. NRRD holds a sheared grid,
 /// MetaImage does not: Error(unsupported). The result is read back (header and size) before it gets its name. Throws

@@ -26,10 +26,12 @@ struct DicomFolder {
   std::size_t not_images = 0;        ///< sound objects without pixels: directories, reports, structures
 };
 
-/// All functions throw volpipe::Error only.
+/// All functions throw volpipe::Error only, and start no threads but those of ReadOptions and WriteOptions: ITK's
+/// readers and writers have none of their own.
 struct Module {
   DicomFolder (*group_dicom)(const std::vector<std::string>& files, const ReadOptions& options);
   std::unique_ptr<OpenVolume> (*open)(const Source& source, Notices& notices, const ReadOptions& options);
+  std::vector<HeaderField> (*describe)(const Source& source);
   void (*write)(const Volume& volume, const std::string& path, const WriteOptions& options, WriteTiming* timing);
   void (*write_png)(const std::string& path, const std::vector<std::uint8_t>& pixels, int width, int height,
                     int channels);

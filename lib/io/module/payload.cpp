@@ -224,7 +224,8 @@ void read_raw(const Payload& payload, std::uint8_t* out, std::uint64_t bytes) {
   check_length(payload, file.read_at(offset, out, bytes), bytes);
 }
 
-void read_deflated(const Payload& payload, std::uint8_t* out, std::uint64_t bytes) {
+/// Returns how many bytes of the file follow the stream.
+std::uint64_t read_deflated(const Payload& payload, std::uint8_t* out, std::uint64_t bytes) {
   constexpr std::size_t kBlock = 1 << 20;
   InputFile file(payload.path);
   const std::uint64_t end = payload.length ? std::min(file.size(), payload.offset + payload.length) : file.size();
@@ -265,6 +266,8 @@ void read_deflated(const Payload& payload, std::uint8_t* out, std::uint64_t byte
     }
   }
   check_length(payload, produced, bytes);
+  const std::uint64_t unused = state->avail_in + std::uint64_t(std::max(state->read_in_length, 0)) / 8;
+  return file.size() - (position - unused);
 }
 
 }  // namespace
@@ -334,11 +337,13 @@ std::uint64_t check_payload(const Payload& payload, std::uint64_t bytes) {
   return 0;
 }
 
-void read_payload(const Payload& payload, void* out, std::uint64_t bytes, std::size_t value_bytes) {
+std::uint64_t read_payload(const Payload& payload, void* out, std::uint64_t bytes, std::size_t value_bytes) {
   auto* first = static_cast<std::uint8_t*>(out);
+  std::uint64_t surplus = 0;
   if (payload.encoding == Payload::Encoding::raw) read_raw(payload, first, bytes);
-  else read_deflated(payload, first, bytes);
+  else surplus = read_deflated(payload, first, bytes);
   if (payload.big_endian && value_bytes > 1) swap_bytes(out, bytes, value_bytes);
+  return surplus;
 }
 
 }  // namespace volpipe::io

@@ -41,7 +41,8 @@ TextHeader read_meta_header(const std::string& path);
 std::uint64_t check_payload(const Payload& payload, std::uint64_t bytes);
 
 /// Exactly `bytes` bytes of voxels as stored, `value_bytes` each, in the byte order of this machine. A short, damaged
-/// or longer stream throws Error(input) with the path. Not for Encoding::other.
-void read_payload(const Payload& payload, void* out, std::uint64_t bytes, std::size_t value_bytes);
+/// or longer stream throws Error(input) with the path. Returns how many bytes of the file follow a packed stream. Not
+/// for Encoding::other.
+std::uint64_t read_payload(const Payload& payload, void* out, std::uint64_t bytes, std::size_t value_bytes);
 
 }  // namespace volpipe::io

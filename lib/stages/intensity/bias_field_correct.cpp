@@ -160,7 +160,7 @@ class BiasFieldCorrect final : public VolumeStage {
                           "image was left as it is");
       return program;
     }
-    const SplineLattice lattice = fit_bias_field(image, settings_for(geometry), context.device.threads());
+    const SplineLattice lattice = fit_bias_field(image, settings_for(geometry), *context.device.host().threads);
     program.store(Operand::r0).field(field_over(lattice, sampled(geometry)));
     program.add(Op::exp).add(Op::divide_by, Operand::r0);
     return program;

@@ -61,7 +61,7 @@ Field::Axis axis_over(const SplineLattice& lattice, std::size_t axis, const Samp
 
 }  // namespace
 
-SplineLattice fit_bias_field(const N4Image& image, const N4Settings& settings, int threads) {
+SplineLattice fit_bias_field(const N4Image& image, const N4Settings& settings, const HostThreads& threads) {
   const bool flat = std::find(image.size.begin(), image.size.end(), 1) != image.size.end();
   return load_module().fit(flat ? thickened(image) : image, settings, threads);
 }

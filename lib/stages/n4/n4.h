@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "device/host_threads.h"
 #include "stages/pointwise/program.h"
 #include "volume/matrix.h"
 
@@ -37,10 +38,10 @@ struct SplineLattice {
   std::int64_t spans(std::size_t axis) const { return control_points[axis] - order; }
 };
 
-/// The logarithm of the field of an image. An axis of one voxel counts as two that are alike. The result does not
-/// depend on `threads`. Throws Error(unsupported) with ITK's words when it fails, Error(internal) when the module
-/// libvolpipe_n4.so cannot be loaded.
-SplineLattice fit_bias_field(const N4Image& image, const N4Settings& settings, int threads);
+/// The logarithm of the field of an image. An axis of one voxel counts as two that are alike. ITK works
+/// on `threads` alone; the result does not depend on them. Throws Error(unsupported) with ITK's words when it fails,
+/// Error(internal) when the module libvolpipe_n4.so cannot be loaded.
+SplineLattice fit_bias_field(const N4Image& image, const N4Settings& settings, const HostThreads& threads);
 
 /// Every step-th voxel of a grid from `first` on: `count` of them, in the middle of the axis.
 struct SampledAxis {

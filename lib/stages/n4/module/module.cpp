@@ -1,11 +1,10 @@
 #include "stages/n4/module/module.h"
 
 #include <itkN4BiasFieldCorrectionImageFilter.h>
-#include <itkThreadPool.h>
 
 #include <algorithm>
-#include <mutex>
 
+#include "stages/n4/module/arena_threader.h"
 #include "volume/error.h"
 
 namespace volpipe {
@@ -15,23 +14,6 @@ namespace {
 using Image = itk::Image<float, 3>;
 using MaskImage = itk::Image<unsigned char, 3>;
 using Filter = itk::N4BiasFieldCorrectionImageFilter<Image, MaskImage, Image>;
-
-/// ITK adds up the parts of a fit in float32, so their number must not depend on the machine; it is four times the
-/// default number of threads, which the pool of threads takes only when it is made.
-void fix_number_of_parts() {
-  itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(1);
-  itk::ThreadPool::GetInstance();
-  itk::MultiThreaderBase::SetGlobalDefaultNumberOfThreads(4);
-}
-
-/// The pool only grows.
-void provide_threads(int threads) {
-  static std::mutex mutex;
-  const std::lock_guard lock(mutex);
-  const auto pool = itk::ThreadPool::GetInstance();
-  const auto there = int(pool->GetMaximumNumberOfThreads());
-  if (there < threads) pool->AddThreads(itk::ThreadIdType(threads - there));
-}
 
 /// With voxels of 1 mm from the origin on: the field does not depend on them, and points are whole numbers in float32.
 template <class T>
@@ -64,9 +46,9 @@ Filter::Pointer filter_for(const N4Image& image, const N4Settings& settings) {
   return filter;
 }
 
-SplineLattice fit(const N4Image& image, const N4Settings& settings, int threads) {
+SplineLattice fit(const N4Image& image, const N4Settings& settings, const HostThreads& threads) {
   try {
-    provide_threads(threads);
+    const ItkThreads filters_on(threads);
     const auto filter = filter_for(image, settings);
     filter->Update();
     const auto* points = filter->GetLogBiasFieldControlPointLattice();
@@ -90,12 +72,8 @@ SplineLattice fit(const N4Image& image, const N4Settings& settings, int threads)
 
 const N4Module* volpipe_n4_module() {
   static const N4Module module{fit};
-  static const bool prepared = [] {
-    itk::Object::GlobalWarningDisplayOff();
-    fix_number_of_parts();
-    return true;
-  }();
-  return prepared ? &module : nullptr;
+  static const bool silenced = (itk::Object::GlobalWarningDisplayOff(), true);
+  return silenced ? &module : nullptr;
 }
 
 }  // namespace volpipe

@@ -9,7 +9,7 @@ namespace volpipe {
 /// All functions throw volpipe::Error only.
 struct N4Module {
   /// fit_bias_field() of an image with at least two voxels along each axis.
-  SplineLattice (*fit)(const N4Image& image, const N4Settings& settings, int threads);
+  SplineLattice (*fit)(const N4Image& image, const N4Settings& settings, const HostThreads& threads);
 };
 
 /// The one symbol of the module.
