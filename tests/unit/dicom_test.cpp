@@ -211,7 +211,7 @@ TEST_F(DicomTest, AllowedLackOfGeometryGoesByInstanceNumber) {
   EXPECT_EQ(volume.geometry().spacing(), (Vec3{1, 1, 1}));
   EXPECT_EQ(volume.geometry().origin(), (Vec3{0, 0, 0}));
   EXPECT_EQ(volume.geometry().orientation(), "LPS");
-  expect_notice(notices, "geometry_assumed", {"0.dcm, 1.dcm, 2.dcm, 3.dcm", "axial", "1 mm", "InstanceNumber"});
+  expect_notice(notices, "geometry_assumed", {"3.dcm, 2.dcm, 1.dcm, 0.dcm", "axial", "1 mm", "InstanceNumber"});
 }
 
 TEST_F(DicomTest, AllowedLackOfGeometryKeepsWhatIsKnown) {
