@@ -30,11 +30,12 @@ for program in "${programs[@]}"; do
   [[ ! -x $build/bin/$program ]] || cp "$build/bin/$program" "$bundle/bin/"
 done
 cp "$build/lib/libvolpipe.so.0" "$build"/lib/libvolpipe_{io,n4}.so "$bundle/lib/"
+if $tests && [[ -f $build/lib/libvolpipe_fail_nth.so ]]; then cp "$build/lib/libvolpipe_fail_nth.so" "$bundle/lib/"; fi
 cp -r "$root/configs" "$root/sample_data" "$root/LICENSE" "$bundle/"
 if $tests; then
   mkdir -p "$bundle/tests/bench"
   cp -r "$root/tests/cli" "$bundle/tests/"
-  cp "$root/tests/bench/gpu.py" "$bundle/tests/bench/"
+  cp "$root"/tests/bench/{gpu,batch}.py "$bundle/tests/bench/"
 fi
 
 # Of the system: the C library's own parts and the NVIDIA driver.
