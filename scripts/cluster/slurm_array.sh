@@ -39,8 +39,8 @@ die() {
 
 report_of() { echo "$1/volpipe-report$([[ $3 == 1 ]] || echo ".$2-of-$3").json"; }
 
-# Slurm warns the batch script alone, by USR1; TERM it sends to every process of the task, so that must not be passed on:
-# the second signal ends volpipe at once.
+# Slurm's warning, USR1, comes to this script alone. Its TERM comes to volpipe too, so it must not be passed on: the
+# second signal ends volpipe at once.
 run_task() {
   local shards=$1 out=$2 requeues=$3 program=$4
   shift 4
@@ -63,7 +63,7 @@ run_task() {
       echo "shard $shard stopped before its time limit and is queued again"
       scontrol requeue "$SLURM_JOB_ID"
     else
-      echo "shard $shard stopped before its time limit after $restarts restarts: give it more --time or more --shards" >&2
+      echo "shard $shard was not done after $restarts restarts: give it more --time, or submit more --shards" >&2
     fi
   fi
   exit "$status"
@@ -145,8 +145,9 @@ submit() {
 [[ $dry ]] || mkdir -p "$out/logs"
 common=(--parsable --requeue --open-mode=append)
 array=(
-  --job-name=volpipe "--array=${list:-1-$shards}${at_once:+%$at_once}" "--output=$out/logs/shard-%a.log" --nodes=1 --ntasks=1
-  "--cpus-per-task=$cpus" "--mem=$mem" "--time=$time" "--signal=B:USR1@$early" ${gpu:+"--gres=$gpu"}
+  --job-name=volpipe "--array=${list:-1-$shards}${at_once:+%$at_once}" "--output=$out/logs/shard-%a.log"
+  --nodes=1 --ntasks=1 "--cpus-per-task=$cpus" "--mem=$mem" "--time=$time" "--signal=B:USR1@$early"
+  ${gpu:+"--gres=$gpu"}
 )
 device=cpu
 [[ ! $gpu ]] || device=cuda:0
