@@ -27,8 +27,9 @@ stays. OUT must be the same folder on all nodes. Prints the numbers of both jobs
   -h, --help
 
 A task that is preempted, requeued or near its time limit finishes the items in flight, writes its report and goes on
-from there when it runs again; where preemption gives a grace time, set PreemptParameters=send_user_signal in
-slurm.conf to use it. A task in which items failed ends with exit code 1 and is not queued again.
+from there when it runs again; to use the whole grace time of a preemption, slurm.conf needs
+SlurmctldParameters=preempt_send_user_signal. A task in which items failed ends with exit code 1 and is not queued
+again.
 END
 }
 
@@ -60,7 +61,7 @@ run_task() {
 
   if [[ $warned && $status == 143 ]]; then
     if ((restarts < requeues)); then
-      echo "shard $shard stopped before its time limit and is queued again"
+      echo "shard $shard was warned, stopped, and is queued again"
       scontrol requeue "$SLURM_JOB_ID"
     else
       echo "shard $shard was not done after $restarts restarts: give it more --time, or submit more --shards" >&2

@@ -152,7 +152,12 @@ class Slurm:
         wait_until("munged listens", socket_path.exists)
         self.start("slurmctld", "-D")
         self.start("slurmd", "-D")
-        wait_until("the node is idle", lambda: "idle" in self.run("sinfo", "--noheader", "--format=%T", check=False))
+        wait_until("the node is idle", self.is_idle)
+
+    def is_idle(self):
+        for daemon in self.daemons:
+            assert daemon.poll() is None, f"{daemon.args[0]} ended with exit code {daemon.returncode}"
+        return "idle" in self.run("sinfo", "--noheader", "--format=%T", check=False)
 
     def start(self, *command):
         log = (self.folder / f"{command[0]}.log").open("wb")
@@ -226,7 +231,7 @@ def check_disturbed(slurm, volpipe, folder, spec):
         kind = KINDS[i % len(KINDS)]
         shutil.copy(pathlib.Path(os.environ["SAMPLES"]) / kind, inputs / f"case{i:02d}_{kind}")
 
-    array, merge = slurm.submit("--shards", str(SHARDS), spec, inputs, "-o", out, "--", "-q")
+    array, merge = slurm.submit("--shards", str(SHARDS), spec, inputs, "-o", out)
     disturb(slurm, array, out)
     subprocess.run([volpipe, "run", spec, inputs, "-o", single, "-q", "--device", "cpu"], check=True)
     merged = slurm.wait_for_end(merge)
@@ -241,7 +246,9 @@ def check_disturbed(slurm, volpipe, folder, spec):
         assert (task["JobState"], task["Restarts"]) == ("COMPLETED", "0" if shard == SHARDS else "1"), task
         totals = json.loads((out / f"volpipe-report.{shard}-of-{SHARDS}.json").read_text())["totals"]
         assert (totals["resumed"] > 0) == (shard != SHARDS), (shard, totals)
-    assert "is queued again" in (out / "logs/shard-3.log").read_text()
+    logs = [(out / f"logs/shard-{shard}.log").read_text() for shard in range(1, SHARDS + 1)]
+    assert [log.count("; report: ") for log in logs] == [1, 2, 2, 1], "who was asked to stop wrote a report, too"
+    assert ["is queued again" in log for log in logs] == [False, False, True, False]
 
 
 def check_damaged(slurm, folder, spec):
