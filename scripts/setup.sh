@@ -10,6 +10,7 @@ build=(
 tests=(
   libgtest-dev libgmock-dev libbenchmark-dev zlib1g-dev
   python3-numpy python3-scipy python3-nibabel python3-pytest python3-skimage
+  slurm-wlm munge
 )
 
 case "${1:-}" in
