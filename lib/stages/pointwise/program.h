@@ -197,8 +197,8 @@ struct ProgramInput {
 struct ProgramGrid {
   std::array<std::int64_t, 3> size{};  ///< voxels an axis
   std::int64_t first = 0;              ///< a multiple of the grid's voxels
-  /// A run over part of one grid: the place of its first value there. Neighbours lie where they would lie were the whole
-  /// grid in memory, before and after the run's own values.
+  /// A run over part of one grid: the place of its first value there. Neighbours lie where they would lie were the
+  /// whole grid in memory, before and after the run's own values.
   std::int64_t begin = 0;
 };
 
