@@ -180,7 +180,7 @@ int run(const Flags& flags) {
 
   const std::string key = run_key(pipeline, options.seed, to_json(flags.reading));
   std::vector<ItemRecord> resumed;
-  std::vector<long> earlier;
+  std::vector<std::string> earlier;
   if (flags.resume) {
     const FinishedItems finished(flags.output);
     earlier = finished.processes(journal);
@@ -197,6 +197,7 @@ int run(const Flags& flags) {
   progress.end();
   record.add_resumed(std::move(resumed));
   Json report = make_report(record, pipeline, command_line());
+  report["run_key"] = key;
   if (!shard.whole()) report["shard"] = {{"index", shard.index}, {"count", shard.count}};
   write_json(report, report_path);
   print_summary(record, report_path);

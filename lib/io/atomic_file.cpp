@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -113,12 +114,22 @@ void sync_folder(const std::string& path) {
 
 }  // namespace
 
-bool is_partial_file_of(const std::string& name, long process) {
-  const std::size_t mark = name.rfind(".partial");
-  const std::size_t dot = mark == std::string::npos || mark == 0 ? mark : name.rfind('.', mark - 1);
+const std::string& process_mark() {
+  static const std::string mark = [] {
+    std::random_device random;
+    char text[20];
+    std::snprintf(text, sizeof text, "%08x%08x", unsigned(random()), unsigned(random()));
+    return std::string(text);
+  }();
+  return mark;
+}
+
+bool is_partial_file_of(const std::string& name, const std::string& mark) {
+  const std::size_t end = name.rfind(".partial");
+  const std::size_t dot = end == std::string::npos || end == 0 ? std::string::npos : name.rfind('.', end - 1);
   if (!name.starts_with('.') || dot == std::string::npos || dot == 0) return false;
-  const std::string number = std::to_string(process), held = name.substr(dot + 1, mark - dot - 1);
-  return held == number || held.starts_with(number + "-");
+  const std::string held = name.substr(dot + 1, end - dot - 1);
+  return held == mark || held.starts_with(mark + "-");
 }
 
 std::string explain_output_failure(int system_error, const std::string& path) {
@@ -169,7 +180,7 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::open_partial() {
   const auto [stem, extension] = split_extension(fs::path(path_).filename());
-  const std::string start = std::string(".").append(shortened(stem)).append(".").append(std::to_string(::getpid()));
+  const std::string start = std::string(".").append(shortened(stem)).append(".").append(process_mark());
   for (int attempt = 0;; ++attempt) {
     const std::string number = attempt ? std::to_string(-attempt) : std::string();
     const std::string name = start + number + ".partial" + extension;

@@ -7,8 +7,12 @@
 
 namespace volpipe::io {
 
-/// A file on its way to `path()`. Everything goes into a hidden neighbour `.<stem>.<pid>.partial<extension>` (with a
-/// number after the pid when that name is taken); commit() gives it its name in one step, and an object that dies
+/// What tells this process's unfinished files from those of every other, here and on other machines: 16 hexadecimal
+/// digits, drawn once.
+const std::string& process_mark();
+
+/// A file on its way to `path()`. Everything goes into a hidden neighbour `.<stem>.<process mark>.partial<extension>`
+/// (with a number after the mark when that name is taken); commit() gives it its name in one step, and an object that dies
 /// uncommitted removes it. Two ways to fill it:
 ///  - write(): every byte checked;
 ///  - a library that opens files by name: let it write to partial_path(), whose extension is the target's, then
@@ -50,8 +54,8 @@ class AtomicFile {
   std::uint64_t bytes_written_ = 0;
 };
 
-/// True for the name of an unfinished file that process `process` left.
-bool is_partial_file_of(const std::string& name, long process);
+/// True for the name of an unfinished file of the process with this mark.
+bool is_partial_file_of(const std::string& name, const std::string& mark);
 
 /// Why an output operation failed, in plain words with the folder or file concerned and what to do.
 std::string explain_output_failure(int system_error, const std::string& path);

@@ -89,7 +89,7 @@ void FinishedItems::read(const std::string& name) {
     const Json entry = Json::parse(line, nullptr, false);
     if (!entry.is_object()) continue;
     try {
-      if (entry.contains("volpipe_journal")) processes_[name].push_back(entry.at("process").get<long>());
+      if (entry.contains("volpipe_journal")) processes_[name].push_back(entry.at("process").get<std::string>());
       else if (entry.at("status") == "ok")
         entries_[{entry.at("item").get<std::string>(), entry.at("repeat").get<std::uint32_t>()}].push_back(
             std::make_shared<const Json>(entry));
@@ -97,8 +97,8 @@ void FinishedItems::read(const std::string& name) {
   }
 }
 
-const std::vector<long>& FinishedItems::processes(const std::string& journal) const {
-  static const std::vector<long> none;
+const std::vector<std::string>& FinishedItems::processes(const std::string& journal) const {
+  static const std::vector<std::string> none;
   const auto found = processes_.find(journal);
   return found == processes_.end() ? none : found->second;
 }
@@ -171,7 +171,7 @@ Journal::Journal(const std::string& output_directory, const std::string& name, c
     const bool torn = end > 0 && ::pread(descriptor_, &last, 1, end - 1) == 1 && last != '\n';
     if (torn && ::write(descriptor_, "\n", 1) != 1)
       throw Error(ErrorCode::output, io::explain_output_failure(errno, path_)).with_path(path_);
-    write_line({{"volpipe_journal", kJournalVersion}, {"process", long(::getpid())}, {"key", key}});
+    write_line({{"volpipe_journal", kJournalVersion}, {"process", io::process_mark()}, {"key", key}});
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -204,7 +204,7 @@ std::vector<io::FileIdentity> identities_of(const Item& item) {
 }
 
 void remove_partial_files(const Pipeline& pipeline, const Items& items, const std::string& output_directory,
-                          const std::vector<long>& processes) {
+                          const std::vector<std::string>& processes) {
   std::set<fs::path> folders;
   for (const Item& item : items.items)
     for (const OutputSpec& output : pipeline.outputs)
@@ -213,7 +213,7 @@ void remove_partial_files(const Pipeline& pipeline, const Items& items, const st
     std::error_code failure;
     for (fs::directory_iterator file(folder, failure), end; !failure && file != end; file.increment(failure)) {
       const std::string name = file->path().filename().string();
-      for (const long process : processes)
+      for (const std::string& process : processes)
         if (io::is_partial_file_of(name, process)) {
           std::error_code ignored;
           fs::remove(file->path(), ignored);

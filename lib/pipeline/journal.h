@@ -32,8 +32,8 @@ class FinishedItems {
   /// whose time has changed are compared by their bytes.
   std::shared_ptr<const Json> find(const Item& item, const std::string& key) const;
 
-  /// Process numbers of the runs that wrote the journal of this name.
-  const std::vector<long>& processes(const std::string& journal) const;
+  /// Marks of the processes that wrote the journal of this name.
+  const std::vector<std::string>& processes(const std::string& journal) const;
 
  private:
   void read(const std::string& path);
@@ -41,7 +41,7 @@ class FinishedItems {
 
   std::string output_directory_;
   std::map<std::pair<std::string, std::uint32_t>, std::vector<std::shared_ptr<const Json>>> entries_;
-  std::map<std::string, std::vector<long>> processes_;
+  std::map<std::string, std::vector<std::string>> processes_;
 };
 
 /// Takes the items that are finished out of `items`; their records, with status resumed.
@@ -71,8 +71,8 @@ class Journal {
 /// The state of the files of an item's images.
 std::vector<io::FileIdentity> identities_of(const Item& item);
 
-/// Removes the unfinished files that dead processes left in the folders of the items' outputs.
+/// Removes the unfinished files that processes which are no more left in the folders of the items' outputs.
 void remove_partial_files(const Pipeline& pipeline, const Items& items, const std::string& output_directory,
-                          const std::vector<long>& processes);
+                          const std::vector<std::string>& processes);
 
 }  // namespace volpipe

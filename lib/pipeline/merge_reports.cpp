@@ -21,17 +21,15 @@ void check_is_report(const NamedReport& report) {
     throw fault(path, "this is no report of 'volpipe run'");
 }
 
-/// What all shards of one run share.
-std::string origin_of(const Json& report) {
-  return Json{report.at("version"), report.at("spec").at("sha256"), report.at("spec").at("content")}.dump();
-}
+/// What all shards of one run share: version, spec, variables, seed, decisions about inputs.
+std::string origin_of(const Json& report) { return report.at("run_key").get<std::string>(); }
 
 int shards_of(const Json& report) { return report.contains("shard") ? report["shard"].at("count").get<int>() : 1; }
 
 void check_belongs(const NamedReport& first, const NamedReport& other) {
   if (origin_of(first.second) != origin_of(other.second))
-    throw fault(other.first,
-                "it comes of another spec, variable or version than " + first.first + ": merge the reports of one run");
+    throw fault(other.first, "it comes of another spec, variable, seed, option or version than " + first.first +
+                                 ": merge the reports of one run");
   if (shards_of(first.second) != shards_of(other.second))
     throw fault(other.first, "it is one of " + std::to_string(shards_of(other.second)) + " shards, " + first.first +
                                  " one of " + std::to_string(shards_of(first.second)));

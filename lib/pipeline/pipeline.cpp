@@ -480,7 +480,8 @@ class SpecReader {
   void read_output(const std::string& name, const Json& entry, const std::string& pointer) {
     if (!known_image(name, pointer)) return;
     if (!entry.is_object()) {
-      faults_.add(pointer, "must be an object with 'path' and, if wanted, 'dtype' and 'compression', got " + entry.dump());
+      faults_.add(pointer,
+                  "must be an object with 'path' and, if wanted, 'dtype' and 'compression', got " + entry.dump());
       return;
     }
     check_keys(entry, {"path", "dtype", "compression"}, pointer);

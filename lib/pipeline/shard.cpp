@@ -33,13 +33,18 @@ Shard of_array(int task, int first, int step, int count, const char* scheduler) 
   return {place + 1, count};
 }
 
-/// https://slurm.schedmd.com/job_array.html; tasks without a constant step ("1,3,7") have no place of their own.
+/// https://slurm.schedmd.com/job_array.html
 std::optional<Shard> of_slurm() {
   const auto task = variable("SLURM_ARRAY_TASK_ID"), count = variable("SLURM_ARRAY_TASK_COUNT");
   if (!task || !count) return std::nullopt;
   const int first = variable("SLURM_ARRAY_TASK_MIN").value_or(0);
   const int last = variable("SLURM_ARRAY_TASK_MAX").value_or(first + *count - 1);
-  const int step = *count > 1 && (last - first) % (*count - 1) == 0 ? (last - first) / (*count - 1) : 1;
+  const int step = variable("SLURM_ARRAY_TASK_STEP").value_or(*count > 1 ? (last - first) / (*count - 1) : 1);
+  const bool one_of_many = *count == 1 && first > 1;
+  if (step < 1 || (last - first) / step + 1 != *count || one_of_many)
+    throw Error(ErrorCode::usage, "--shard auto: the tasks of this Slurm array (" + std::to_string(*count) + " from " +
+                                      std::to_string(first) + " to " + std::to_string(last) +
+                                      ") are not all of an even row, so none has a place of its own: give --shard I/N");
   return of_array(*task, first, step, *count, "Slurm");
 }
 

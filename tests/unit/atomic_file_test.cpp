@@ -51,10 +51,16 @@ TEST(AtomicFile, RemovesWhatWasNotCommitted) {
 
 TEST(AtomicFile, PartialNameIsHiddenAndKeepsTheExtension) {
   TemporaryFolder folder;
-  const std::string pid = std::to_string(::getpid());
-  EXPECT_EQ(AtomicFile(folder / "a.b.nii.gz").partial_path(), folder / (".a.b." + pid + ".partial.nii.gz"));
-  EXPECT_EQ(AtomicFile(folder / "scan.nrrd").partial_path(), folder / (".scan." + pid + ".partial.nrrd"));
-  EXPECT_EQ(AtomicFile(folder / "plain").partial_path(), folder / (".plain." + pid + ".partial"));
+  const std::string& mark = process_mark();
+  EXPECT_EQ(AtomicFile(folder / "a.b.nii.gz").partial_path(), folder / (".a.b." + mark + ".partial.nii.gz"));
+  EXPECT_EQ(AtomicFile(folder / "scan.nrrd").partial_path(), folder / (".scan." + mark + ".partial.nrrd"));
+  EXPECT_EQ(AtomicFile(folder / "plain").partial_path(), folder / (".plain." + mark + ".partial"));
+  for (const std::string name :
+       {".a.b." + mark + ".partial.nii.gz", ".plain." + mark + ".partial", ".a." + mark + "-3.partial.nrrd"}) {
+    EXPECT_TRUE(is_partial_file_of(name, mark)) << name;
+    EXPECT_FALSE(is_partial_file_of(name, "0123456789abcdef")) << name;
+    EXPECT_FALSE(is_partial_file_of(name.substr(1), mark)) << name;
+  }
 }
 
 TEST(AtomicFile, LeavesAnotherWritersPartialFileAlone) {

@@ -149,6 +149,23 @@ TEST_F(Variables, SlurmNamesTheTask) {
   expect_shard(parse_shard("auto"), 3, 4);
   set({{"SLURM_ARRAY_TASK_ID", "7"}});
   EXPECT_THROW(parse_shard("auto"), Error);
+  // --array=1,3,7: the tasks have no common step.
+  set({{"SLURM_ARRAY_TASK_COUNT", "3"},
+       {"SLURM_ARRAY_TASK_MIN", "1"},
+       {"SLURM_ARRAY_TASK_MAX", "7"},
+       {"SLURM_ARRAY_TASK_STEP", "1"}});
+  for (const char* task : {"1", "3", "7"}) {
+    set({{"SLURM_ARRAY_TASK_ID", task}});
+    EXPECT_THROW(parse_shard("auto"), Error) << task;
+  }
+  // --array=3: one task of what was meant to be many.
+  set({{"SLURM_ARRAY_TASK_ID", "3"},
+       {"SLURM_ARRAY_TASK_COUNT", "1"},
+       {"SLURM_ARRAY_TASK_MIN", "3"},
+       {"SLURM_ARRAY_TASK_MAX", "3"}});
+  EXPECT_THROW(parse_shard("auto"), Error);
+  set({{"SLURM_ARRAY_TASK_ID", "1"}, {"SLURM_ARRAY_TASK_MIN", "1"}, {"SLURM_ARRAY_TASK_MAX", "1"}});
+  expect_shard(parse_shard("auto"), 1, 1);
 }
 
 TEST_F(Variables, OtherSchedulersDoToo) {
@@ -176,6 +193,7 @@ Json report_of(int index, int count, const std::vector<std::string>& ids) {
   for (const std::string& id : ids) items.push_back({{"id", id}, {"repeat", 0}, {"status", "ok"}});
   Json report = {{"volpipe_report", 1}, {"version", "1"}, {"finished", "2026-01-0" + std::to_string(index)}};
   report["spec"] = {{"path", "s"}, {"sha256", "abc"}, {"content", Json::object()}};
+  report["run_key"] = "abc";
   report["interrupted"] = false;
   report["wall_ms"] = 100.0 * index;
   report["totals"] = {{"items", ids.size()}, {"ok", ids.size()}, {"failed", 0}, {"skipped", 0}, {"resumed", 0}};
@@ -225,7 +243,7 @@ TEST(MergeReports, RefusesWhatDoesNotBelongTogether) {
   refused(report_of(2, 2, {"a"}), "too");
   refused(report_of(2, 3, {"b"}), "shards");
   Json other = report_of(2, 2, {"b"});
-  other["spec"]["sha256"] = "other";
+  other["run_key"] = "other";
   refused(other, "spec");
   refused(Json::array(), "no report");
   other = report_of(2, 2, {"b"});
