@@ -16,9 +16,10 @@ namespace {
 struct Options {
   std::vector<std::string> inputs;
   std::string output, mask = "foreground";
-  std::vector<double> percentiles { 1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99 ReadFlags reading; };
+  std::vector<double> percentiles{1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99};
   std::vector<double> scale{0, 100};
   bool overwrite = false;
+  ReadFlags reading;
 };
 
 Mask mask_of(const std::string& text) {

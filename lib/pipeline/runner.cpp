@@ -374,8 +374,9 @@ class Engine {
         return true;
       return refuse(work, reason);
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::device) throw;
       if (!options_.allow_fallback) throw;
+      if (error.code() == ErrorCode::out_of_memory && !context) return refuse(work, error.what());
+      if (error.code() != ErrorCode::device) throw;
       device.lose(error.what());
       return refuse(work, error.what());
     }
