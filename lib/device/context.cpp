@@ -94,10 +94,10 @@ std::unique_ptr<DeviceContext> make_context(Device device, HostResources host) {
   }
   if (const std::string reason = why_cuda_unusable(device.index()); !reason.empty())
     throw Error(ErrorCode::device, reason);
-  if (!host.memory) host.memory = pinned_host_memory();
+  if (!host.memory) host.memory = pinned_host_memory(device);
   return cuda::make_context(device.index(), std::move(host));
 }
 
-std::shared_ptr<HostMemory> pinned_host_memory() { return cuda::pinned_memory(); }
+std::shared_ptr<HostMemory> pinned_host_memory(Device device) { return cuda::pinned_memory(device.index()); }
 
 }  // namespace volpipe

@@ -130,8 +130,8 @@ std::unique_ptr<DeviceContext> make_context(Device device, int threads = 0);
 /// The same with what it shares; without host.memory it gets a pool of its own.
 std::unique_ptr<DeviceContext> make_context(Device device, HostResources host);
 
-/// Memory that every GPU copies from and to at full speed; pageable where no more can be pinned. Only where CUDA can
-/// be used.
-std::shared_ptr<HostMemory> pinned_host_memory();
+/// Memory that every GPU copies from and to at full speed, pinned by way of `device`, a GPU that can be used; pageable
+/// where no more can be pinned.
+std::shared_ptr<HostMemory> pinned_host_memory(Device device);
 
 }  // namespace volpipe

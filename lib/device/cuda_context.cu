@@ -1,14 +1,14 @@
-#include "device/cuda_context.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
-#include <set>
 
+#include "device/cuda_context.h"
 #include "volume/error.h"
 
-/// Defined by tests alone, in a library that they preload: 1 lets a call fail for want of memory, 2 for a broken device.
+/// Defined by tests alone, in a library that they preload: 1 lets a call fail for want of memory, 2 for a broken
+/// device.
 extern "C" __attribute__((weak)) int volpipe_injected_cuda_fault();
 
 namespace volpipe::cuda {
@@ -22,7 +22,8 @@ void check(cudaError_t status, const char* call, const char* file, int line) {
   if (status == cudaSuccess) return;
   cudaGetLastError();
   const std::string where = std::string(cudaGetErrorString(status)) + " in " + call + " (" +
-                            std::string(file).substr(std::string(file).rfind('/') + 1) + ":" + std::to_string(line) + ")";
+                            std::string(file).substr(std::string(file).rfind('/') + 1) + ":" + std::to_string(line) +
+                            ")";
   throw Error(status == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory : ErrorCode::device, where);
 }
 
@@ -103,33 +104,53 @@ class StreamMemory final : public MemorySource {
   cudaStream_t stream_ = nullptr;
 };
 
-/// Portable: every GPU of the process copies from it at full speed.
+/// Portable: every GPU of the process copies from it at full speed. Large blocks are pinned after their pages were
+/// touched, because the driver takes several times as long for both and lets nothing else in meanwhile.
 class PinnedMemory final : public HostMemory {
  public:
-  PinnedMemory() : HostMemory(true) {}
+  explicit PinnedMemory(int device) : HostMemory(true), device_(device) {}
   ~PinnedMemory() override { free_idle(0); }
 
  private:
+  enum class Origin : std::uint8_t { driver, registered, pageable };
+  static constexpr std::size_t kLarge = std::size_t(8) << 20, kPage = 4096;
+
   void* take(std::size_t bytes) override {
+    int current = -1;
+    if (cudaGetDevice(&current) == cudaSuccess && current != device_) cudaSetDevice(device_);
     void* data = nullptr;
-    if (cudaHostAlloc(&data, std::max<std::size_t>(bytes, 1), cudaHostAllocPortable) == cudaSuccess) return data;
-    cudaGetLastError();
-    data = allocate_host_memory(bytes);  // copies from it are slower, and right
+    Origin origin = Origin::driver;
+    if (bytes >= kLarge) {
+      data = allocate_host_memory(bytes);
+      for (std::size_t at = 0; at < bytes; at += kPage) static_cast<volatile char*>(data)[at] = 0;
+      origin = cudaHostRegister(data, bytes, cudaHostRegisterPortable) == cudaSuccess ? Origin::registered
+                                                                                      : Origin::pageable;
+    } else if (cudaHostAlloc(&data, bytes, cudaHostAllocPortable) != cudaSuccess) {
+      data = allocate_host_memory(bytes);
+      origin = Origin::pageable;
+    }
+    if (origin == Origin::pageable) cudaGetLastError();  // copies are slower then, and right
     const std::lock_guard lock(mutex_);
-    pageable_.insert(data);
+    origins_[data] = origin;
     return data;
   }
 
   void give_back(void* data) noexcept override {
+    Origin origin;
     {
       const std::lock_guard lock(mutex_);
-      if (pageable_.erase(data)) return std::free(data);
+      const auto found = origins_.find(data);
+      origin = found->second;
+      origins_.erase(found);
     }
-    cudaFreeHost(data);
+    if (origin == Origin::driver) return void(cudaFreeHost(data));
+    if (origin == Origin::registered) cudaHostUnregister(data);
+    std::free(data);
   }
 
+  const int device_;
   std::mutex mutex_;
-  std::set<void*> pageable_;
+  std::map<void*, Origin> origins_;
 };
 
 class EventTimePoint final : public TimePoint {
@@ -292,7 +313,9 @@ void copy_to_host(DeviceContext& context, void* host, const void* device, std::s
 
 namespace {
 
-std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
 
 /// Devices the driver shows, or the reason why there are none.
 int device_count(std::string* reason) {
@@ -301,7 +324,8 @@ int device_count(std::string* reason) {
     *reason = "no NVIDIA driver is installed";
   } else if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
     *reason = status == cudaErrorInsufficientDriver
-                  ? "the NVIDIA driver is too old: it supports CUDA " + version_text(driver) + ", volpipe was built with CUDA " + runtime_version()
+                  ? "the NVIDIA driver is too old: it supports CUDA " + version_text(driver) +
+                        ", volpipe was built with CUDA " + runtime_version()
                   : std::string("CUDA cannot start: ") + cudaGetErrorString(status);
     count = 0;
   } else if (count == 0) {
@@ -367,6 +391,6 @@ std::unique_ptr<DeviceContext> make_context(int index, HostResources host) {
   return std::make_unique<CudaContext>(index, std::move(host), std::make_shared<DevicePool>(index));
 }
 
-std::shared_ptr<HostMemory> pinned_memory() { return std::make_shared<PinnedMemory>(); }
+std::shared_ptr<HostMemory> pinned_memory(int index) { return std::make_shared<PinnedMemory>(index); }
 
 }  // namespace volpipe::cuda

@@ -18,7 +18,7 @@ VOLPIPE_CUDA_CODE std::string runtime_version();  ///< "13.0"
 VOLPIPE_CUDA_CODE std::vector<DeviceInfo> list_devices();
 VOLPIPE_CUDA_CODE std::string why_unusable(int index);
 VOLPIPE_CUDA_CODE std::unique_ptr<DeviceContext> make_context(int index, HostResources host);
-VOLPIPE_CUDA_CODE std::shared_ptr<HostMemory> pinned_memory();
+VOLPIPE_CUDA_CODE std::shared_ptr<HostMemory> pinned_memory(int index);
 
 }  // namespace volpipe::cuda
 

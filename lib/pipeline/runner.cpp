@@ -9,8 +9,9 @@
 
 #include "pipeline/bounded_queue.h"
 #include "pipeline/file_cache.h"
+#include "pipeline/item_computer.h"
+#include "pipeline/item_work.h"
 #include "pipeline/memory_budget.h"
-#include "pipeline/slabs.h"
 #include "pipeline/working_device.h"
 #include "volume/error.h"
 
@@ -19,7 +20,8 @@ namespace volpipe {
 namespace {
 
 constexpr int kStreamsPerGpu = 3;  // one uploads, one computes, one downloads
-constexpr int kMostReaders = 32, kMostWriters = 8;
+constexpr std::size_t kLeastReaders = 2, kMostReaders = 32;
+constexpr std::size_t kLeastWriters = 4, kMostWriters = 8;  // they wait for the disk, too
 constexpr auto kTick = std::chrono::milliseconds(100);
 
 void record_error(ItemRecord& record, ErrorCode code, const std::string& message, const std::string& stage = "",
@@ -38,13 +40,6 @@ ItemRecord record_of(const ItemFault& fault) {
   return record;
 }
 
-ItemRecord record_of(const Item& item) {
-  ItemRecord record;
-  record.id = item.id;
-  record.repeat = item.repeat;
-  return record;
-}
-
 /// Bytes of the item's input files; what cannot be found counts nothing.
 double file_bytes(const Item& item) {
   double bytes = 0;
@@ -57,23 +52,6 @@ double file_bytes(const Item& item) {
   return bytes;
 }
 
-/// An item on its way.
-struct ItemWork {
-  std::size_t index;  ///< among the run's items
-  const Item& item;
-  ItemFiles files;
-  ItemRecord record;
-  std::vector<io::FileIdentity> identities{};
-  ItemKey key{};
-  Plan plan{};
-  Images images{};  ///< as read, then as computed; on the host
-  MemoryBudget::Share memory{};
-  double start_ms = host_clock_ms();
-
-  ItemWork(std::size_t place, const Item& the_item, FileCache& cache)
-      : index(place), item(the_item), files(cache, the_item), record(record_of(the_item)) {}
-};
-
 using WorkPointer = std::unique_ptr<ItemWork>;
 
 class Engine {
@@ -82,15 +60,16 @@ class Engine {
          RunObserver& observer)
       : on_gpu_(options.device.used.front().is_cuda()),
         host_{std::make_shared<const HostThreads>(options.threads),
-              on_gpu_ ? pinned_host_memory() : HostMemory::pageable()},
+              on_gpu_ ? pinned_host_memory(options.device.used.front()) : HostMemory::pageable()},
         pipeline_(pipeline),
         items_(items.items),
         options_(with_threads(options, *host_.threads)),
         interrupted_(interrupted),
         observer_(observer),
-        available_(available_host_memory()),
+        host_bound_{options.memory_limit, available_host_memory()},
         files_(options_.reading),
-        budget_(options.memory_limit ? options.memory_limit : available_ / 2),
+        budget_(options.memory_limit ? options.memory_limit : host_bound_.available / 2),
+        computer_(pipeline_, host_.threads, host_bound_, budget_, options.allow_fallback),
         ready_(2 * std::size_t(workers())),
         computed_(2 * std::size_t(workers())) {
     for (const Device& device : options.device.used)
@@ -137,11 +116,11 @@ class Engine {
     std::vector<std::thread> readers, computers, writers;
     const auto threads = std::size_t(host_.threads->count());
     guard([&] {
-      start(writers, std::clamp<std::size_t>(threads, 2, kMostWriters), [this](int i) { write_items(i); });
+      start(writers, std::clamp(threads, kLeastWriters, kMostWriters), [this](int i) { write_items(i); });
       for (const auto& device : devices_)
         start(computers, std::size_t(workers()) / devices_.size(),
               [this, &device](int i) { compute_items(*device, i); });
-      start(readers, std::clamp<std::size_t>(threads, 2, kMostReaders), [this](int i) { read_items(i); });
+      start(readers, std::clamp(threads, kLeastReaders, kMostReaders), [this](int i) { read_items(i); });
     });
     join(readers);
     ready_.close();
@@ -272,7 +251,7 @@ class Engine {
     OpenItem files(pipeline_, work.item, options_.reading, work.record);
     work.plan = make_plan(pipeline_, files.infos(), work.key, &work.files);
     const std::size_t bytes = host_bytes(work.plan);
-    check_host_memory(bytes);
+    host_bound_.check(bytes);
     auto share = budget_.acquire(bytes);
     if (!share) return false;
     work.memory = std::move(*share);
@@ -312,15 +291,6 @@ class Engine {
     return bytes;
   }
 
-  void check_host_memory(std::size_t bytes) const {
-    const std::size_t limit = options_.memory_limit ? options_.memory_limit : available_;
-    if (bytes <= limit) return;
-    throw Error(ErrorCode::out_of_memory,
-                "needs " + human_bytes(bytes) + " for its volumes, " +
-                    (options_.memory_limit ? "more than the " + human_bytes(limit) + " that --memory allows"
-                                           : human_bytes(limit) + " are available"));
-  }
-
   // ---- computing
 
   void compute_items(WorkingDevice& device, int number) {
@@ -337,85 +307,11 @@ class Engine {
   }
 
   bool compute(ItemWork& work, WorkingDevice& device, std::unique_ptr<DeviceContext>& context, const Tracing& tracing) {
-    if (device.device().is_cpu()) {
-      if (!context) context = device.make_context();
-      run_plan(work, device, *context, tracing);
-    } else if (!compute_on_gpu(work, device, context, tracing)) {
-      compute_instead_on_cpu(work, device);
-    }
+    computer_.compute(work, device, context, tracing);
     std::size_t bytes = 0;
     for (const auto& [name, volume] : work.images) bytes += volume.info().bytes();
     work.memory.shrink(bytes);
     return true;
-  }
-
-  void run_plan(ItemWork& work, WorkingDevice& device, DeviceContext& context, const Tracing& tracing) {
-    const WorkingDevice::Busy busy(device);
-    work.images = compute_item(context, pipeline_, work.plan, work.key, work.files, work.images, work.record, tracing);
-  }
-
-  /// False when the GPU cannot do it; the record says why.
-  bool compute_on_gpu(ItemWork& work, WorkingDevice& device, std::unique_ptr<DeviceContext>& context,
-                      const Tracing& tracing) {
-    if (device.lost()) return refuse(work, device.why_lost());
-    try {
-      if (!context) context = device.make_context();
-      const std::size_t needed = work.plan.peak_device_bytes, usable = device.budget().total();
-      std::string reason = "needs " + human_bytes(needed) + " on " + device.device().name() + ", " +
-                           human_bytes(usable) + " may be used";
-      // Once beside others, once more when all memory is free, then in parts.
-      if (needed <= usable) {
-        for (const std::size_t wanted : {needed, usable})
-          if (run_within(device, wanted, reason, [&] { run_plan(work, device, *context, tracing); })) return true;
-      }
-      const SlabChoice slabs = plan_slabs(pipeline_, work.plan, std::min(usable, needed) / (needed <= usable ? 2 : 1));
-      if (!slabs.plan) return refuse(work, reason + "; " + slabs.why_not);
-      if (run_within(device, usable, reason, [&] { run_slabs(work, device, *context, *slabs.plan, tracing); }))
-        return true;
-      return refuse(work, reason);
-    } catch (const Error& error) {
-      if (!options_.allow_fallback) throw;
-      if (error.code() == ErrorCode::out_of_memory && !context) return refuse(work, error.what());
-      if (error.code() != ErrorCode::device) throw;
-      device.lose(error.what());
-      return refuse(work, error.what());
-    }
-  }
-
-  /// Runs with a share of the device's memory; false, and the reason, when that was not enough.
-  template <class Body>
-  static bool run_within(WorkingDevice& device, std::size_t bytes, std::string& reason, Body&& body) {
-    const auto share = device.budget().acquire(bytes);
-    try {
-      body();
-      return true;
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::out_of_memory) throw;
-      reason = error.what();
-      return false;
-    }
-  }
-
-  void run_slabs(ItemWork& work, WorkingDevice& device, DeviceContext& context, const SlabPlan& slabs,
-                 const Tracing& tracing) {
-    const WorkingDevice::Busy busy(device);
-    work.images = compute_item_in_slabs(context, pipeline_, work.plan, slabs, work.images, work.record, tracing);
-  }
-
-  bool refuse(ItemWork& work, const std::string& reason) const {
-    if (!options_.allow_fallback) throw Error(ErrorCode::out_of_memory, reason);
-    work.record.fallback_reason = reason;
-    return false;
-  }
-
-  /// One item at a time: it needs more host memory than it was admitted with.
-  void compute_instead_on_cpu(ItemWork& work, WorkingDevice& device) {
-    const std::lock_guard lock(cpu_mutex_);
-    check_host_memory(work.plan.peak_device_bytes);
-    const auto more = budget_.overdraw(work.plan.peak_device_bytes);
-    if (!cpu_) cpu_ = make_context(Device::cpu(), HostResources{host_.threads, HostMemory::pageable()});
-    run_plan(work, device, *cpu_, {options_.trace, "cpu"});
-    work.record.warnings.push_back({"fallback", "computed on the CPU: " + work.record.fallback_reason});
   }
 
   // ---- writing
@@ -464,14 +360,13 @@ class Engine {
   const RunOptions options_;
   const std::atomic<int>& interrupted_;
   RunObserver& observer_;
-  const std::size_t available_;  // of host memory, when the run began
+  const HostBound host_bound_;
   const double start_ms_ = host_clock_ms();
 
   FileCache files_;
   MemoryBudget budget_;
   std::vector<std::unique_ptr<WorkingDevice>> devices_;
-  std::mutex cpu_mutex_;
-  std::unique_ptr<DeviceContext> cpu_;
+  ItemComputer computer_;
   BoundedQueue<WorkPointer> ready_, computed_;
   std::vector<std::size_t> order_;
   std::atomic<std::size_t> next_{0};

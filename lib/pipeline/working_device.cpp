@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "pipeline/trace.h"
+#include "volume/error.h"
 
 namespace volpipe {
 
@@ -26,7 +27,10 @@ std::unique_ptr<DeviceContext> WorkingDevice::make_context() {
 
 std::size_t WorkingDevice::peak_memory() const {
   const std::lock_guard lock(mutex_);
-  return first_ && device_.is_cuda() && !lost_ ? first_->peak_memory() : 0;
+  if (!first_ || !device_.is_cuda() || lost_) return 0;
+  try {
+    return first_->peak_memory();
+  } catch (const Error&) { return 0; }
 }
 
 void WorkingDevice::lose(const std::string& reason) {

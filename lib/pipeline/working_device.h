@@ -26,7 +26,7 @@ class WorkingDevice {
   std::unique_ptr<DeviceContext> make_context();
   /// Of the device's memory; there once a context was made.
   MemoryBudget& budget() { return *budget_; }
-  std::size_t peak_memory() const;
+  std::size_t peak_memory() const;  ///< 0 where it cannot be told
 
   /// It failed and is not used any more.
   void lose(const std::string& reason);

@@ -191,7 +191,7 @@ def compare_with_peers(arguments, folder, rows):
         if not can_import(arguments.python, module):
             print(f"{name} cannot be imported by {arguments.python}: left out", file=sys.stderr)
             continue
-        path = folder / f"{name}.py"
+        path = folder / f"peer_{name}.py"
         path.write_text(script + MAIN)
         target = folder / name
         target.mkdir()

@@ -55,7 +55,7 @@ TEST(AtomicFile, PartialNameIsHiddenAndKeepsTheExtension) {
   EXPECT_EQ(AtomicFile(folder / "a.b.nii.gz").partial_path(), folder / (".a.b." + mark + ".partial.nii.gz"));
   EXPECT_EQ(AtomicFile(folder / "scan.nrrd").partial_path(), folder / (".scan." + mark + ".partial.nrrd"));
   EXPECT_EQ(AtomicFile(folder / "plain").partial_path(), folder / (".plain." + mark + ".partial"));
-  for (const std::string name :
+  for (const std::string& name :
        {".a.b." + mark + ".partial.nii.gz", ".plain." + mark + ".partial", ".a." + mark + "-3.partial.nrrd"}) {
     EXPECT_TRUE(is_partial_file_of(name, mark)) << name;
     EXPECT_FALSE(is_partial_file_of(name, "0123456789abcdef")) << name;
