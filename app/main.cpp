@@ -1,7 +1,9 @@
 // volpipe: runs JSON pipelines of transform stages over volumes. Each command is one file beside this one; what they do
 // is in lib/, starting at lib/pipeline.
+#include <fcntl.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -66,17 +68,14 @@ bool cpu_is_supported() {
 #endif
 }
 
-int main(int argc, char** argv) {
-  signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an error of one write, not the end of a run
-  signal(SIGXFSZ, SIG_IGN);
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("volpipe"));
-  spdlog::set_pattern("volpipe: %l: %v");
-  if (!cpu_is_supported()) {
-    spdlog::error(
-        "this build needs a processor with AVX2 and FMA; build with -DVOLPIPE_CPU_FLAGS=-march=native for this one");
-    return kInternal;
-  }
+/// A file that is opened must not become standard output or standard error because those were closed.
+void fill_standard_descriptors() {
+  int descriptor = 0;
+  while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = open("/dev/null", O_RDWR);
+  if (descriptor > STDERR_FILENO) close(descriptor);
+}
 
+int parse_and_run(int argc, char** argv) {
   CLI::App app{
       "Runs JSON pipelines of transform stages over medical and scientific volumes, on the CPU or an NVIDIA GPU.",
       "volpipe"};
@@ -106,6 +105,23 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& help) { return flushed(app.exit(help)); } catch (const CLI::ParseError& error) {
     spdlog::error("{} (see --help)", error.what());
     return kUsage;
+  }
+}
+
+int main(int argc, char** argv) {
+  fill_standard_descriptors();
+  signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an error of one write, not the end of a run
+  signal(SIGXFSZ, SIG_IGN);
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("volpipe"));
+  spdlog::set_pattern("volpipe: %l: %v");
+  if (!cpu_is_supported()) {
+    spdlog::error(
+        "this build needs a processor with AVX2 and FMA; build with -DVOLPIPE_CPU_FLAGS=-march=native for this one");
+    return kInternal;
+  }
+
+  try {
+    return parse_and_run(argc, argv);
   } catch (const SpecError& error) {
     for (const std::string& line : error.lines()) spdlog::error("{}", line);
     return kUsage;

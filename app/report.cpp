@@ -2,7 +2,7 @@
 #include <spdlog/spdlog.h>
 
 #include <fstream>
-#include <iostream>
+#include <iterator>
 
 #include "command.h"
 #include "pipeline/merge_reports.h"
@@ -19,8 +19,10 @@ struct Flags {
 
 Json read_report(const std::string& path) {
   std::ifstream file(path);
-  if (!file) throw Error(ErrorCode::usage, "the report cannot be read").with_path(path);
-  Json report = Json::parse(file, nullptr, false);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file.is_open() || file.bad() || text.empty())
+    throw Error(ErrorCode::usage, "the report cannot be read").with_path(path);
+  Json report = Json::parse(text, nullptr, false);
   if (report.is_discarded()) throw Error(ErrorCode::usage, "the report is not JSON").with_path(path);
   return report;
 }

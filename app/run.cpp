@@ -10,12 +10,14 @@
 #include <optional>
 
 #include "command.h"
+#include "io/atomic_file.h"
 #include "pipeline/journal.h"
 #include "pipeline/runner.h"
 #include "progress.h"
 #include "read_options.h"
 #include "settings.h"
 #include "volume/error.h"
+#include "volume/sha256.h"
 
 namespace volpipe::app {
 namespace {
@@ -43,6 +45,12 @@ struct Flags {
   ReadFlags reading;
 };
 
+/// A variable of a script that is not set must not count as an option that was not given.
+CLI::Validator not_empty() {
+  return CLI::Validator([](std::string& text) { return text.empty() ? std::string("it is empty") : std::string(); },
+                        "");
+}
+
 void add_options(CLI::App& command, Flags& flags) {
   command.add_option("SPEC", flags.spec, "the pipeline, a JSON file")->required();
   command.add_option(
@@ -56,10 +64,14 @@ void add_options(CLI::App& command, Flags& flags) {
                    "fail instead of using the CPU when the device asked for cannot be used");
   command.add_option("--threads", flags.threads, "host threads (default: those this process may use)")
       ->check(CLI::Range(1, 1024));
-  command.add_option("--memory", flags.memory,
-                     "bound on host memory for the volumes in flight, such as 8G (default: half of what is available)");
-  command.add_option("--device-memory", flags.device_memory,
-                     "bound on the memory of each GPU, such as 8G (default: what is free)");
+  command
+      .add_option("--memory", flags.memory,
+                  "bound on host memory for the volumes in flight, such as 8G (default: half of what is available)")
+      ->check(not_empty());
+  command
+      .add_option("--device-memory", flags.device_memory,
+                  "bound on the memory of each GPU, such as 8G (default: what is free)")
+      ->check(not_empty());
   command.add_flag("--overwrite", flags.overwrite, "replace outputs that exist");
   command
       .add_flag("--resume", flags.resume,
@@ -72,9 +84,11 @@ void add_options(CLI::App& command, Flags& flags) {
   command.add_flag("--strict", flags.strict, "a notice about an input is an error");
   command.add_flag("--allow-custom-kernels", flags.allow_custom_kernels,
                    "run the code of the spec's cuda_kernel stages: only for specs that you trust");
-  command.add_option(
-      "--shard", flags.shard,
-      "I/N: only every N-th item, starting with the I-th; auto: the task of an array job (Slurm, PBS, Grid Engine)");
+  command
+      .add_option(
+          "--shard", flags.shard,
+          "I/N: only every N-th item, starting with the I-th; auto: the task of an array job (Slurm, PBS, Grid Engine)")
+      ->check(not_empty());
   command.add_option("--set", flags.settings, "NAME=VALUE of a variable of the spec (repeatable)")
       ->allow_extra_args(false);
   command.add_option("--seed", flags.seed, "seed of random parameters")->capture_default_str();
@@ -102,10 +116,12 @@ void open_log_file(const Flags& flags) {
   }
 }
 
+int signal_code() { return interrupted == SIGTERM ? kTerminated : kInterrupted; }
+
 int exit_code_of(const RunRecord& run) {
   for (const ItemRecord& item : run.items)
     if (item.status == ItemStatus::failed && item.error_code == ErrorCode::output) return kOutput;
-  if (run.interrupted) return interrupted == SIGTERM ? kTerminated : kInterrupted;
+  if (run.interrupted) return signal_code();
   return run.count(ItemStatus::ok) + run.count(ItemStatus::resumed) == run.items.size() ? kSuccess : kSomeFailed;
 }
 
@@ -135,14 +151,7 @@ std::string report_path_of(const Flags& flags, const Shard& shard) {
   return flags.report.empty() ? flags.output + "/volpipe-report" + shard.suffix() + ".json" : flags.report;
 }
 
-int run(const Flags& flags) {
-  install_signal_handlers();
-  spdlog::set_level(flags.quiet ? spdlog::level::err : flags.verbose ? spdlog::level::debug : spdlog::level::info);
-  const Pipeline pipeline = load_pipeline(flags.spec, parse_settings(flags.settings));
-  check_given_code(pipeline, flags);
-  if (flags.inputs.empty() && flags.manifest.empty())
-    throw Error(ErrorCode::usage, "name at least one INPUT or a --manifest");
-
+RunOptions options_of(const Flags& flags) {
   RunOptions options;
   options.output_directory = flags.output;
   options.allow_fallback = !flags.no_fallback;
@@ -155,39 +164,85 @@ int run(const Flags& flags) {
   options.strict = flags.strict;
   options.seed = parse_seed(flags.seed);
   options.reading = to_read_options(flags.reading);
+  return options;
+}
 
+Items items_of(const Flags& flags, const Pipeline& pipeline) {
   for (const Notice& notice : pipeline.notices.list()) spdlog::warn("{}", notice.message);
-  const HostThreads threads(options.threads);
+  const HostThreads threads(flags.threads);
   Items items = collect_items(pipeline, flags.inputs, flags.manifest, to_read_options(flags.reading, &threads));
   for (const Notice& notice : items.notices.list()) spdlog::warn("{}", notice.message);
-  const Shard shard = flags.shard.empty() ? Shard{} : parse_shard(flags.shard);
-  const std::string report_path = report_path_of(flags, shard);
-  const std::string journal = journal_name(shard);
-  std::vector<std::string> output_faults = check_output_paths(
-      pipeline, items, flags.output, {report_path, flags.log_file, flags.trace, flags.output + "/" + journal});
-  take_shard(items, shard);
-  if (!options.overwrite)
-    for (std::string& fault : existing_outputs(pipeline, items, flags.output))
-      output_faults.push_back(std::move(fault));
-  for (const std::string& fault : output_faults) spdlog::error("{}", fault);
-  if (!output_faults.empty()) return kUsage;
-  make_output_folder(flags.output);
-  open_log_file(flags);
-  if (!options.device.fallback_reason.empty())
-    spdlog::log(flags.device == "auto" ? spdlog::level::info : spdlog::level::warn, "running on {}: {}",
-                options.device.used.front().is_cpu() ? "the CPU" : options.device.name(),
-                options.device.fallback_reason);
+  return items;
+}
 
-  const std::string key = run_key(pipeline, options.seed, to_json(flags.reading));
+/// Every item of the run, of whatever shard: reports of shards that found other items do not merge.
+Json all_items(const Items& items) {
+  std::string ids;
+  for (const Item& item : items.items) ids += item.id + '\n' + std::to_string(item.repeat) + '\n';
+  for (const ItemFault& fault : items.faults) ids += fault.id + '\n';
+  return {{"count", items.items.size() + items.faults.size()}, {"sha256", sha256_of(ids)}};
+}
+
+/// Takes the shard's items; false, with a line each, when something stands where an output goes.
+bool take_items(const Flags& flags, const Pipeline& pipeline, const Shard& shard,
+                const std::vector<std::string>& own_files, Items& items) {
+  std::vector<std::string> faults = check_output_paths(pipeline, items, flags.output, own_files);
+  take_shard(items, shard);
+  if (!flags.overwrite && !flags.resume)
+    for (std::string& fault : existing_outputs(pipeline, items, flags.output)) faults.push_back(std::move(fault));
+  for (const std::string& fault : faults) spdlog::error("{}", fault);
+  return faults.empty();
+}
+
+void say_device(const Flags& flags, const DeviceChoice& device) {
+  if (device.fallback_reason.empty()) return;
+  spdlog::log(flags.device == "auto" ? spdlog::level::info : spdlog::level::warn, "running on {}: {}",
+              device.used.front().is_cpu() ? "the CPU" : device.name(), device.fallback_reason);
+}
+
+/// What decides results and is not in the spec.
+std::string key_of(const Flags& flags, const Pipeline& pipeline, const RunOptions& options) {
+  Json decisions = to_json(flags.reading);
+  decisions["strict"] = options.strict;
+  return run_key(pipeline, options.seed, decisions);
+}
+
+int run(const Flags& flags) {
+  install_signal_handlers();
+  spdlog::set_level(flags.quiet ? spdlog::level::err : flags.verbose ? spdlog::level::debug : spdlog::level::info);
+  const Pipeline pipeline = load_pipeline(flags.spec, parse_settings(flags.settings));
+  check_given_code(pipeline, flags);
+  if (flags.inputs.empty() && flags.manifest.empty())
+    throw Error(ErrorCode::usage, "name at least one INPUT or a --manifest");
+  const Shard shard = flags.shard.empty() ? Shard{} : parse_shard(flags.shard);
+  RunOptions options = options_of(flags);
+  Items items;
+  try {
+    items = items_of(flags, pipeline);
+  } catch (const Error&) {
+    if (interrupted) return signal_code();
+    throw;
+  }
+  const Json all = all_items(items);
+  const std::string report_path = report_path_of(flags, shard), journal_path = journal_name(shard);
+  if (!take_items(flags, pipeline, shard, {report_path, flags.log_file, flags.trace, flags.output + "/" + journal_path},
+                  items))
+    return kUsage;
+  make_output_folder(flags.output);
+  { const io::AtomicFile can_be_written(report_path, true); }
+  open_log_file(flags);
+  say_device(flags, options.device);
+
+  const std::string key = key_of(flags, pipeline, options);
   std::vector<ItemRecord> resumed;
   std::vector<std::string> earlier;
   if (flags.resume) {
     const FinishedItems finished(flags.output);
-    earlier = finished.processes(journal);
-    resumed = take_finished(items, finished, key);
+    earlier = finished.processes(journal_path);
+    resumed = take_finished(pipeline, items, finished, key);
   }
-  Journal written(flags.output, journal, key, flags.resume);
-  options.journal = &written;
+  Journal journal(flags.output, journal_path, key, flags.resume);
+  options.journal = &journal;
   remove_partial_files(pipeline, items, flags.output, earlier);
   std::optional<Trace> trace;
   if (!flags.trace.empty()) options.trace = &trace.emplace(flags.trace);
@@ -198,9 +253,11 @@ int run(const Flags& flags) {
   record.add_resumed(std::move(resumed));
   Json report = make_report(record, pipeline, command_line());
   report["run_key"] = key;
+  report["all_items"] = all;
   if (!shard.whole()) report["shard"] = {{"index", shard.index}, {"count", shard.count}};
   write_json(report, report_path);
   print_summary(record, report_path);
+  if (trace && !trace->sound()) spdlog::warn("the trace '{}' is not whole: is its disk full?", flags.trace);
   return exit_code_of(record);
 }
 

@@ -64,10 +64,9 @@ const std::string& FileCache::bytes(const std::string& path) {
   return cached(bytes_, path, [&] { return read_bytes(path); });
 }
 
-VolumeInfo ItemFiles::info(const std::string& path) { return of(path).info(noted(path)); }
-std::shared_ptr<const Volume> ItemFiles::volume(const std::string& path) { return of(path).volume(noted(path)); }
-std::string ItemFiles::bytes(const std::string& path) { return of(path).bytes(noted(path)); }
-std::string ItemFiles::noted(const std::string& path) { return *used_.insert(resolved(path)).first; }
+VolumeInfo ItemFiles::info(const std::string& path) { return of(path).info(resolved(path)); }
+std::shared_ptr<const Volume> ItemFiles::volume(const std::string& path) { return of(path).volume(resolved(path)); }
+std::string ItemFiles::bytes(const std::string& path) { return of(path).bytes(resolved(path)); }
 std::string ItemFiles::resolved(const std::string& path) { return filled_in(path, "", item_); }
 
 }  // namespace volpipe

@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 
 #include "pipeline/items.h"
@@ -39,17 +38,12 @@ class ItemFiles final : public StageFiles {
   std::string bytes(const std::string& path) override;
   std::string resolved(const std::string& path) override;
 
-  /// Paths of all files that were asked for so far.
-  const std::set<std::string>& used() const { return used_; }
-
  private:
-  std::string noted(const std::string& path);
   FileCache& of(const std::string& path) { return path.find('{') == std::string::npos ? cache_ : own_; }
 
   FileCache& cache_;
   FileCache own_;
   const Item& item_;
-  std::set<std::string> used_;
 };
 
 }  // namespace volpipe

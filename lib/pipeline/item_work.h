@@ -4,7 +4,6 @@
 #include <memory>
 #include <vector>
 
-#include "io/file_identity.h"
 #include "pipeline/file_cache.h"
 #include "pipeline/item_steps.h"
 #include "pipeline/memory_budget.h"
@@ -23,7 +22,7 @@ struct ItemWork {
   const Item& item;
   ItemFiles files;
   ItemRecord record;
-  std::vector<io::FileIdentity> identities{};
+  Json origins{};
   ItemKey key{};
   Plan plan{};
   Images images{};  ///< as read, then as computed; on the host

@@ -33,10 +33,15 @@ Json to_json(const io::FileIdentity& file) {
   return {{"path", absolute(file.path)}, {"bytes", file.bytes}, {"modified_ns", file.modified_ns}};
 }
 
-Json to_json(const std::vector<io::FileIdentity>& files) {
-  Json list = Json::array();
-  for (const io::FileIdentity& file : files) list.push_back(to_json(file));
-  return list;
+/// The file and what belongs to it; of a folder, such as a DICOM series, all files.
+std::vector<std::string> files_of(const std::string& path) {
+  std::error_code failure;
+  if (!fs::is_directory(path, failure)) return io::input_files({path, {}, {}, {}, {}});
+  std::vector<std::string> files;
+  for (fs::recursive_directory_iterator file(path, failure), end; !failure && file != end; file.increment(failure))
+    if (std::error_code ignored; file->is_regular_file(ignored)) files.push_back(file->path().string());
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 /// Paths are kept relative to the output folder, which may move.
@@ -54,11 +59,12 @@ Json outputs_of(const ItemRecord& record, const std::string& output_directory) {
   return list;
 }
 
-bool unchanged(const Json& file) {
+bool unchanged(const Json& file, const std::string& path) {
   try {
-    const io::FileIdentity now = io::identity_of(file.at("path").get<std::string>());
-    return now.bytes == file.at("bytes").get<std::uint64_t>() &&
-           now.modified_ns == file.at("modified_ns").get<std::int64_t>();
+    const io::FileIdentity now = io::identity_of(path);
+    if (now.bytes != file.at("bytes").get<std::uint64_t>()) return false;
+    return now.modified_ns == file.at("modified_ns").get<std::int64_t>() ||
+           io::crc32_of_file(path) == file.at("crc32").get<std::uint32_t>();
   } catch (const Error&) { return false; }
 }
 
@@ -103,43 +109,37 @@ const std::vector<std::string>& FinishedItems::processes(const std::string& jour
   return found == processes_.end() ? none : found->second;
 }
 
-bool FinishedItems::still_there(const Json& entry) const {
-  for (const Json& output : entry.at("outputs")) {
-    Json file = output;
-    file["path"] = (fs::path(output_directory_) / output.at("path").get<std::string>()).string();
-    if (unchanged(file)) continue;
-    try {
-      const std::string path = file.at("path");
-      if (io::identity_of(path).bytes != file.at("bytes").get<std::uint64_t>()) return false;
-      if (io::crc32_of_file(path) != file.at("crc32").get<std::uint32_t>()) return false;
-    } catch (const Error&) { return false; }
-  }
-  return true;
+bool FinishedItems::outputs_are_there(const Json& entry) const {
+  const Json& outputs = entry.at("outputs");
+  return outputs.is_array() && !outputs.empty() &&
+         std::all_of(outputs.begin(), outputs.end(), [this](const Json& file) {
+           return unchanged(file, (fs::path(output_directory_) / file.at("path").get<std::string>()).string());
+         });
 }
 
-std::shared_ptr<const Json> FinishedItems::find(const Item& item, const std::string& key) const {
+std::shared_ptr<const Json> FinishedItems::find(const Pipeline& pipeline, const Item& item,
+                                                const std::string& key) const {
   const auto found = entries_.find({item.id, item.repeat});
   if (found == entries_.end()) return nullptr;
-  std::set<std::string> files;
-  for (const io::FileIdentity& file : identities_of(item)) files.insert(absolute(file.path));
-  for (auto entry = found->second.rbegin(); entry != found->second.rend(); ++entry) try {
+  try {
+    const Json origins = origins_of(pipeline, item);
+    for (auto entry = found->second.rbegin(); entry != found->second.rend(); ++entry) {
       const Json& line = **entry;
-      if (line.at("key") != key) continue;
-      const Json& inputs = line.at("inputs");
-      if (!std::all_of(inputs.begin(), inputs.end(), unchanged)) continue;
-      std::set<std::string> known;
-      for (const Json& input : inputs) known.insert(input.at("path").get<std::string>());
-      if (!std::includes(known.begin(), known.end(), files.begin(), files.end())) continue;
-      if (still_there(line)) return {*entry, &line.at("record")};
-    } catch (const Json::exception&) {}
+      if (line.at("key") == key && line.at("origins") == origins && line.at("record").at("id") == item.id &&
+          outputs_are_there(line))
+        return {*entry, &line.at("record")};
+    }
+  } catch (const Json::exception&) {  // an entry that was tampered with vouches for nothing
+  } catch (const Error&) {}           // what is missing is found again, and said, when it is read
   return nullptr;
 }
 
-std::vector<ItemRecord> take_finished(Items& items, const FinishedItems& finished, const std::string& key) {
+std::vector<ItemRecord> take_finished(const Pipeline& pipeline, Items& items, const FinishedItems& finished,
+                                      const std::string& key) {
   std::vector<ItemRecord> records;
   std::vector<Item> left;
   for (Item& item : items.items) {
-    auto earlier = finished.find(item, key);
+    auto earlier = finished.find(pipeline, item, key);
     if (!earlier) {
       left.push_back(std::move(item));
       continue;
@@ -180,9 +180,9 @@ Journal::Journal(const std::string& output_directory, const std::string& name, c
 
 Journal::~Journal() { ::close(descriptor_); }
 
-void Journal::append(const ItemRecord& record, const std::vector<io::FileIdentity>& inputs) {
+void Journal::append(const ItemRecord& record, const Json& origins) {
   Json line = {{"item", record.id}, {"repeat", record.repeat}, {"status", to_string(record.status)}, {"key", key_}};
-  line["inputs"] = to_json(inputs);
+  line["origins"] = origins;
   line["outputs"] = outputs_of(record, output_directory_);
   line["record"] = to_json(record);
   write_line(line);
@@ -196,11 +196,18 @@ void Journal::write_line(const Json& json) {
     throw Error(ErrorCode::output, io::explain_output_failure(count < 0 ? errno : ENOSPC, path_)).with_path(path_);
 }
 
-std::vector<io::FileIdentity> identities_of(const Item& item) {
-  std::vector<io::FileIdentity> files;
-  for (const auto& [name, source] : item.images)
-    for (const std::string& file : io::input_files(source)) files.push_back(io::identity_of(file));
-  return files;
+Json origins_of(const Pipeline& pipeline, const Item& item) {
+  Json origins = Json::array();
+  const auto add = [&origins](const std::string& role, const std::vector<std::string>& files) {
+    for (const std::string& file : files) {
+      Json entry = to_json(io::identity_of(file));
+      entry["role"] = role;
+      origins.push_back(std::move(entry));
+    }
+  };
+  for (const auto& [name, source] : item.images) add(name, io::input_files(source));
+  for (const std::string& file : pipeline.files) add("", files_of(filled_in(file, "", item)));
+  return origins;
 }
 
 void remove_partial_files(const Pipeline& pipeline, const Items& items, const std::string& output_directory,

@@ -28,16 +28,16 @@ class FinishedItems {
   /// From all journals of the folder.
   explicit FinishedItems(const std::string& output_directory);
 
-  /// The report's entry of an item whose inputs, spec, version and outputs are all as they were; else nothing. Outputs
-  /// whose time has changed are compared by their bytes.
-  std::shared_ptr<const Json> find(const Item& item, const std::string& key) const;
+  /// The report's entry of an item whose inputs, stage files, spec, version and outputs are all as they were; else
+  /// nothing. Outputs whose time has changed are compared by their bytes.
+  std::shared_ptr<const Json> find(const Pipeline& pipeline, const Item& item, const std::string& key) const;
 
   /// Marks of the processes that wrote the journal of this name.
   const std::vector<std::string>& processes(const std::string& journal) const;
 
  private:
   void read(const std::string& path);
-  bool still_there(const Json& entry) const;
+  bool outputs_are_there(const Json& entry) const;
 
   std::string output_directory_;
   std::map<std::pair<std::string, std::uint32_t>, std::vector<std::shared_ptr<const Json>>> entries_;
@@ -45,7 +45,8 @@ class FinishedItems {
 };
 
 /// Takes the items that are finished out of `items`; their records, with status resumed.
-std::vector<ItemRecord> take_finished(Items& items, const FinishedItems& finished, const std::string& key);
+std::vector<ItemRecord> take_finished(const Pipeline& pipeline, Items& items, const FinishedItems& finished,
+                                      const std::string& key);
 
 /// The journal of a run: one JSON object a line, on the disk before append() returns. Any thread may append.
 class Journal {
@@ -57,8 +58,8 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  /// `inputs`: the state of all files that the item was made from. Throws Error(output).
-  void append(const ItemRecord& record, const std::vector<io::FileIdentity>& inputs);
+  /// `origins`: origins_of() the item, before it was read. Throws Error(output).
+  void append(const ItemRecord& record, const Json& origins);
 
  private:
   void write_line(const Json& line);
@@ -68,8 +69,9 @@ class Journal {
   int descriptor_ = -1;
 };
 
-/// The state of the files of an item's images.
-std::vector<io::FileIdentity> identities_of(const Item& item);
+/// All files that an item is made from, in which role and in which state: those of its images, those that stages name
+/// (with their companions, or all files of a folder). Throws Error(input) where one is missing.
+Json origins_of(const Pipeline& pipeline, const Item& item);
 
 /// Removes the unfinished files that processes which are no more left in the folders of the items' outputs.
 void remove_partial_files(const Pipeline& pipeline, const Items& items, const std::string& output_directory,

@@ -17,8 +17,17 @@ Error fault(const std::string& path, const std::string& message) {
 
 void check_is_report(const NamedReport& report) {
   const auto& [path, content] = report;
-  if (!content.is_object() || !content.contains("volpipe_report") || !content.contains("items"))
+  if (!content.is_object() || !content.contains("volpipe_report"))
     throw fault(path, "this is no report of 'volpipe run'");
+  const auto has = [&content = content](const char* key, bool (Json::*is_right)() const noexcept) {
+    const auto found = content.find(key);
+    return found != content.end() && ((*found).*is_right)();
+  };
+  for (const char* key : {"items", "warnings"})
+    if (!has(key, &Json::is_array)) throw fault(path, std::string("the report lacks '") + key + "': was it edited?");
+  for (const char* key : {"totals", "throughput", "all_items"})
+    if (!has(key, &Json::is_object)) throw fault(path, std::string("the report lacks '") + key + "': was it edited?");
+  if (!has("run_key", &Json::is_string)) throw fault(path, "the report lacks 'run_key': was it edited?");
 }
 
 /// What all shards of one run share: version, spec, variables, seed, decisions about inputs.
@@ -30,6 +39,9 @@ void check_belongs(const NamedReport& first, const NamedReport& other) {
   if (origin_of(first.second) != origin_of(other.second))
     throw fault(other.first, "it comes of another spec, variable, seed, option or version than " + first.first +
                                  ": merge the reports of one run");
+  if (first.second.at("all_items") != other.second.at("all_items"))
+    throw fault(other.first, "its run found other items than that of " + first.first +
+                                 ": give all shards the same inputs, and run them again");
   if (shards_of(first.second) != shards_of(other.second))
     throw fault(other.first, "it is one of " + std::to_string(shards_of(other.second)) + " shards, " + first.first +
                                  " one of " + std::to_string(shards_of(first.second)));

@@ -57,7 +57,7 @@ struct Pipeline {
   std::vector<OutputSpec> outputs;  ///< one for each image that is written
   std::vector<SavedMap> saved_maps{};
   std::vector<std::string> files{};  ///< that stages name; some hold fields of the item
-  Notices notices{};  ///< what is allowed, but hardly meant
+  Notices notices{};                 ///< what is allowed, but hardly meant
   bool fuse = true;
   Fusing fusing = Fusing::exact;
   std::int64_t repeat = 1;       ///< versions of each item, told apart by {repeat}

@@ -37,8 +37,8 @@ struct ItemRecord {
   ItemStatus status = ItemStatus::skipped;
   std::vector<ImageRecord> inputs, outputs;
   std::vector<std::string> saved_maps;  ///< paths of the maps that were written
-  std::string device;           ///< "cpu", "cuda:0"
-  std::string fallback_reason;  ///< why another device than the run's was used
+  std::string device;                   ///< "cpu", "cuda:0"
+  std::string fallback_reason;          ///< why another device than the run's was used
   ItemTiming timing;
   TransferCounts transfers;
   std::vector<StageRecord> stages;

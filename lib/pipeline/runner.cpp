@@ -91,7 +91,7 @@ class Engine {
     result.items = faults_;
     result.items.insert(result.items.end(), std::make_move_iterator(records_.begin()),
                         std::make_move_iterator(records_.end()));
-    result.interrupted = interrupted_ != 0;
+    result.interrupted = interrupted_ != 0 && result.count(ItemStatus::skipped) > 0;
     result.device = device_used();
     for (const auto& device : devices_) result.peak_device_bytes += device->peak_memory();
     result.threads = host_.threads->count();
@@ -256,7 +256,7 @@ class Engine {
     if (!share) return false;
     work.memory = std::move(*share);
     const TraceSpan span(tracing.trace, tracing.track, "read", work.item.id);
-    if (options_.journal) work.identities = identities_of(work.item);
+    if (options_.journal) work.origins = origins_of(pipeline_, work.item);
     host_.threads->run(
         [&] { work.images = files.read([this](std::size_t n) { return host_.memory->allocate(n); }, work.record); });
     replan_if_narrowed(work);
@@ -330,15 +330,8 @@ class Engine {
                {.overwrite = options_.overwrite, .compression = 0, .threads = host_.threads.get()}, work.record);
     work.images.clear();
     work.record.status = ItemStatus::ok;
-    if (options_.journal) options_.journal->append(work.record, with_stage_files(work));
+    if (options_.journal) options_.journal->append(work.record, work.origins);
     return true;
-  }
-
-  static std::vector<io::FileIdentity> with_stage_files(const ItemWork& work) {
-    std::vector<io::FileIdentity> files = work.identities;
-    for (const std::string& path : work.files.used())
-      if (std::filesystem::is_regular_file(path)) files.push_back(io::identity_of(path));
-    return files;
   }
 
   DeviceChoice device_used() const {

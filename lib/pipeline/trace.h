@@ -28,6 +28,9 @@ class Trace {
   /// What `track` (a thread, a stream) did from one host_clock_ms() to another.
   void add(const std::string& track, const std::string& name, double begin_ms, double end_ms, const std::string& item);
 
+  /// False when something could not be written.
+  bool sound() const { return !std::ferror(file_.get()); }
+
  private:
   void write(const std::string& event);
 

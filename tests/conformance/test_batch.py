@@ -216,6 +216,114 @@ def test_a_torn_last_line_of_the_journal_is_passed_over(batch, tmp_path):
     assert results(output) == expected
 
 
+def resumed_after(folder, spec, manifest, change):
+    """How many items are taken over after `change`, of a run over a manifest."""
+    (folder / "spec.json").write_text(json.dumps(spec))
+    command = [PROGRAM, "run", str(folder / "spec.json"), "--manifest", str(manifest), "-o", str(folder / "out"), "--device", "cpu"]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    change()
+    again = subprocess.run(command + ["--resume"], capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    return report_of(folder / "out")["totals"]["resumed"]
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    draw = np.random.default_rng(4)
+    for name in ("p", "q"):
+        nibabel.save(nibabel.Nifti1Image(draw.normal(5, 1, (9, 8, 7)).astype(np.float32), np.eye(4)), tmp_path / f"{name}.nii")
+    (tmp_path / "m.csv").write_text("id,image,other\nx,p.nii,q.nii\n")
+    return tmp_path
+
+
+TWO_IMAGES = {
+    "volpipe": 1,
+    "inputs": {"image": {}, "other": {"optional": True}},
+    "stages": [{"op": "shift", "offset": 1, "on": "image"}],
+}
+
+
+def test_resume_sees_that_images_changed_places(pairs):
+    change = lambda: (pairs / "m.csv").write_text("id,image,other\nx,q.nii,p.nii\n")
+    assert resumed_after(pairs, TWO_IMAGES, pairs / "m.csv", lambda: None) == 1
+    shutil.rmtree(pairs / "out")
+    assert resumed_after(pairs, TWO_IMAGES, pairs / "m.csv", change) == 0
+
+
+def test_resume_sees_that_an_image_is_gone(pairs):
+    change = lambda: (pairs / "m.csv").write_text("id,image,other\nx,p.nii,\n")
+    assert resumed_after(pairs, TWO_IMAGES, pairs / "m.csv", change) == 0
+
+
+def test_resume_sees_changes_of_the_files_that_stages_name(pairs):
+    def grid(name, size):
+        data = np.zeros((size, size, size), np.float32)
+        (pairs / name).unlink(missing_ok=True)
+        nibabel.save(nibabel.Nifti1Image(data, np.eye(4)), pairs / name)
+
+    spec = {"volpipe": 1, "stages": [{"op": "resample_to", "reference": "ref.nii"}]}
+    (pairs / "one.csv").write_text("id,image\nx,p.nii\n")
+    grid("ref.nii", 5)
+    assert resumed_after(pairs, spec, pairs / "one.csv", lambda: grid("ref.nii", 6)) == 0
+    grid("a.nii", 5)
+    grid("b.nii", 6)
+    (pairs / "ref.nii").unlink()
+    (pairs / "ref.nii").symlink_to("a.nii")
+
+    def retarget():
+        (pairs / "ref.nii").unlink()
+        (pairs / "ref.nii").symlink_to("b.nii")
+
+    shutil.rmtree(pairs / "out")
+    assert resumed_after(pairs, spec, pairs / "one.csv", retarget) == 0
+
+
+def test_resume_does_not_believe_an_edited_journal(pairs):
+    (pairs / "one.csv").write_text("id,image\nx,p.nii\n")
+    spec = {"volpipe": 1, "stages": [{"op": "shift", "offset": 1}]}
+
+    def edit(key, value):
+        journal = pairs / "out" / "volpipe-journal.jsonl"
+        lines = [json.loads(line) for line in journal.read_text().splitlines()]
+        lines[-1][key] = value
+        journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    for key, value in (("outputs", []), ("outputs", {}), ("record", 7), ("record", {}), ("origins", []), ("key", "x")):
+        assert resumed_after(pairs, spec, pairs / "one.csv", lambda: edit(key, value)) == 0, (key, value)
+        shutil.rmtree(pairs / "out")
+
+
+@pytest.mark.parametrize("descriptors", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
+def test_standard_descriptors_that_are_closed_never_become_outputs(batch, tmp_path, descriptors):
+    folder, expected = batch
+    done = subprocess.run(command(folder, tmp_path / "out", "-v"), preexec_fn=lambda: [os.close(d) for d in descriptors])
+    assert done.returncode == 0
+    assert results(tmp_path / "out") == expected
+
+
+def test_a_header_and_its_voxels_survive_a_kill_between_them(batch, tmp_path):
+    folder, _ = batch
+    spec = dict(SPEC, outputs={"image": {"path": "{dir}/{stem}.mhd"}})
+    other = tmp_path / "mhd"
+    shutil.copytree(folder / "in", other / "in")
+    (other / "spec.json").write_text(json.dumps(spec))
+    assert run(other, tmp_path / "out").returncode == 0
+    expected = results(tmp_path / "out")
+    sorted((tmp_path / "out").rglob("*.mhd"))[0].unlink()
+    assert run(other, tmp_path / "out", "--resume").returncode == 0
+    assert results(tmp_path / "out") == expected
+    assert run(other, tmp_path / "out", "--overwrite").returncode == 0
+    assert results(tmp_path / "out") == expected
+
+
+def test_a_report_that_cannot_be_written_is_said_before_any_work(batch, tmp_path):
+    folder, _ = batch
+    done = run(folder, tmp_path / "out", "--report", str(tmp_path))
+    assert done.returncode == 2 and not results(tmp_path / "out"), done.stderr
+    for option in ("--shard", "--memory"):
+        assert run(folder, tmp_path / "out", option, "").returncode == 2
+
+
 @pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_politely(batch, tmp_path, number, code):
     folder, expected = batch

@@ -177,7 +177,7 @@ class Again(Scene):
     def test_no_partial_file_stays(self):
         self.run_scene("out")
         names = {path.name for path in (self.root / "out").rglob("*") if path.is_file()}
-        self.assertEqual(names, {"a.nii", "b.nii", "volpipe-report.json"})
+        self.assertEqual(names, {"a.nii", "b.nii", "volpipe-report.json", "volpipe-journal.jsonl"})
 
 
 if __name__ == "__main__":

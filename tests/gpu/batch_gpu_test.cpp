@@ -101,8 +101,8 @@ TEST_F(BatchGpu, WhatDoesNotFitRunsInSlabs) {
     const Volume b = io::read({root_ + "/slabs" + name, {}, {}, {}, {}}, Buffer::host, notices);
     const auto x = testing_support::values_of(a), y = testing_support::values_of(b);
     ASSERT_EQ(x.size(), y.size());
-    // Means over slabs may round another way: 4 ulp of the largest voxel, which is below 16.
-    for (std::size_t v = 0; v < x.size(); ++v) ASSERT_NEAR(x[v], y[v], 16 * 4 * 0x1p-24) << name << " " << v;
+    // Means over slabs may round another way: 4 ulp of mean / std, which is subtracted and below 64.
+    for (std::size_t v = 0; v < x.size(); ++v) ASSERT_NEAR(x[v], y[v], 64 * 4 * 0x1p-24) << name << " " << v;
   }
 }
 

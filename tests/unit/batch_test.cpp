@@ -117,7 +117,7 @@ TEST(BoundedQueue, AbandoningItFreesWhoPushes) {
   EXPECT_FALSE(queue.pop());
 }
 
-class Variables : public testing::Test {
+class ShardVariables : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* name : kNames) unsetenv(name);
@@ -137,7 +137,7 @@ void expect_shard(const Shard& shard, int index, int count) {
   EXPECT_EQ(shard.count, count);
 }
 
-TEST_F(Variables, SlurmNamesTheTask) {
+TEST_F(ShardVariables, SlurmNamesTheTask) {
   set({{"SLURM_ARRAY_TASK_ID", "0"},
        {"SLURM_ARRAY_TASK_COUNT", "4"},
        {"SLURM_ARRAY_TASK_MIN", "0"},
@@ -168,7 +168,7 @@ TEST_F(Variables, SlurmNamesTheTask) {
   expect_shard(parse_shard("auto"), 1, 1);
 }
 
-TEST_F(Variables, OtherSchedulersDoToo) {
+TEST_F(ShardVariables, OtherSchedulersDoToo) {
   set({{"SGE_TASK_ID", "undefined"}});
   EXPECT_THROW(parse_shard("auto"), Error);
   set({{"SGE_TASK_ID", "5"}, {"SGE_TASK_FIRST", "1"}, {"SGE_TASK_LAST", "10"}, {"SGE_TASK_STEPSIZE", "2"}});
@@ -180,7 +180,7 @@ TEST_F(Variables, OtherSchedulersDoToo) {
   expect_shard(parse_shard("auto"), 2, 9);
 }
 
-TEST_F(Variables, ShardsAreOneBased) {
+TEST_F(ShardVariables, ShardsAreOneBased) {
   expect_shard(parse_shard("3/16"), 3, 16);
   for (const char* wrong : {"0/4", "5/4", "1", "1/", "/2", "a/b", "-1/3", "1/2/3", ""})
     EXPECT_THROW(parse_shard(wrong), Error) << wrong;
@@ -194,6 +194,7 @@ Json report_of(int index, int count, const std::vector<std::string>& ids) {
   Json report = {{"volpipe_report", 1}, {"version", "1"}, {"finished", "2026-01-0" + std::to_string(index)}};
   report["spec"] = {{"path", "s"}, {"sha256", "abc"}, {"content", Json::object()}};
   report["run_key"] = "abc";
+  report["all_items"] = {{"count", 4}, {"sha256", "def"}};
   report["interrupted"] = false;
   report["wall_ms"] = 100.0 * index;
   report["totals"] = {{"items", ids.size()}, {"ok", ids.size()}, {"failed", 0}, {"skipped", 0}, {"resumed", 0}};
@@ -245,6 +246,12 @@ TEST(MergeReports, RefusesWhatDoesNotBelongTogether) {
   Json other = report_of(2, 2, {"b"});
   other["run_key"] = "other";
   refused(other, "spec");
+  other = report_of(2, 2, {"b"});
+  other["all_items"]["count"] = 5;
+  refused(other, "other items");
+  other = report_of(2, 2, {"b"});
+  other["totals"] = nullptr;
+  refused(other, "totals");
   refused(Json::array(), "no report");
   other = report_of(2, 2, {"b"});
   other.erase("totals");

@@ -148,16 +148,24 @@ TEST(Formats, ExistingOutputsAreReplacedOnlyWhenAsked) {
   }
 }
 
-TEST(MetaImage, AForeignDataFileIsNeverReplaced) {
+TEST(MetaImage, ADataFileOfAnotherHeaderIsNeverReplaced) {
   TemporaryFolder folder;
   const Volume volume = sample_volume({.geometry = oblique({3, 3, 3}), .dtype = DataType::int16});
   write_bytes(folder / "v.raw", "mine");
-  for (const bool overwrite : {false, true})
-    expect_error(ErrorCode::exists, "v.raw", [&] { io::write(volume, folder / "v.mhd", {.overwrite = overwrite}); });
+  expect_error(ErrorCode::exists, "v.raw", [&] { io::write(volume, folder / "v.mhd"); });
   write_bytes(folder / "v.mhd", "ObjectType = Image\nElementDataFile = other.raw\n");
   expect_error(ErrorCode::exists, "v.raw", [&] { io::write(volume, folder / "v.mhd", {.overwrite = true}); });
   EXPECT_EQ(read_bytes(folder / "v.raw"), "mine");
   EXPECT_EQ(folder.names(), (std::vector<std::string>{"v.mhd", "v.raw"}));
+}
+
+TEST(MetaImage, ADataFileWithoutItsHeaderIsReplacedWhenThatIsAllowed) {
+  TemporaryFolder folder;
+  const Volume volume = sample_volume({.geometry = oblique({3, 3, 3}), .dtype = DataType::int16});
+  write_bytes(folder / "v.raw", "left by a run that was killed");
+  io::write(volume, folder / "v.mhd", {.overwrite = true});
+  Notices notices;
+  expect_same(read_file(folder / "v.mhd", notices), volume);
 }
 
 TEST(MetaImage, UpperCaseMhaIsOneFile) {

@@ -522,10 +522,11 @@ void write_nrrd(const Volume& volume, const std::string& path, const WriteOption
   if (timing) *timing = {packed_ms, milliseconds_since(start) - packed_ms};
 }
 
-/// Refuses a data file that is there and is not what an earlier run wrote for the same header.
-void check_companion(const std::string& path, const std::string& data_path) {
+/// Refuses a data file that is there and that an earlier run did not write for the same header. Without a header it may
+/// be replaced like any output: it is what a run leaves that ends between the two.
+void check_companion(const std::string& path, const std::string& data_path, bool overwrite) {
   std::error_code failure;
-  if (!fs::exists(data_path, failure)) return;
+  if (!fs::exists(data_path, failure) || (overwrite && !fs::exists(path, failure))) return;
   const auto named = detached_data_files(path);
   if (named.size() == 1 && fs::path(named[0]).lexically_normal() == fs::path(data_path).lexically_normal()) return;
   throw Error(ErrorCode::exists, "'" + data_path + "' is there and does not belong to an earlier '" + path +
@@ -542,7 +543,7 @@ void write_meta(const Volume& volume, const std::string& path, const WriteOption
   const auto start = Clock::now();
   const bool two_files = volume_extension(path) == ".mhd";
   const fs::path data_path = meta_data_file(path);
-  if (two_files) check_companion(path, data_path.string());
+  if (two_files) check_companion(path, data_path.string(), options.overwrite);
   AtomicFile header_file(path, options.overwrite);
   std::optional<AtomicFile> data_file;
   if (two_files) data_file.emplace(data_path.string(), options.overwrite);
@@ -550,13 +551,15 @@ void write_meta(const Volume& volume, const std::string& path, const WriteOption
   const std::string header = meta_header(volume.info(), two_files ? data_path.filename().string() : "LOCAL");
   header_file.write(header.data(), header.size());
   send_values(volume, options.threads, [&](const void* data, std::size_t bytes) { values.write(data, bytes); });
-  if (data_file) data_file->commit();
+  verify(header_file.partial_path(), path, volume.info());
+  std::error_code ignored;
+  if (two_files) fs::remove(path, ignored);  // an old header never stands beside new voxels
   try {
-    verify(header_file.partial_path(), path, volume.info());
+    if (data_file) data_file->commit();
     header_file.commit();
   } catch (...) {
-    std::error_code ignored;
     if (data_file) fs::remove(data_path, ignored);
+    if (data_file) fs::remove(path, ignored);
     throw;
   }
   if (timing) *timing = {0, milliseconds_since(start)};

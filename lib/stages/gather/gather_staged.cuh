@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 
+#include "device/shared_memory.h"
 #include "stages/gather/gather_device.cuh"
 
 namespace volpipe::cuda::gathering {
@@ -292,8 +293,7 @@ bool launch_staged(DeviceContext& context, const GatherPlan& plan, const T* inpu
   if (!box) return false;
   const std::size_t bytes = shared_bytes(*box);
   const auto kernel = gather_staged<T, N>;
-  if (bytes > 48 * 1024)
-    VOLPIPE_CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
+  if (bytes > 48 * 1024) allow_most_shared_memory(context, reinterpret_cast<const void*>(kernel));
   launch_with_rest(context, params, tiling_of<Tile::kX, Tile::kY, Tile::kZ>(params), general, output,
                    [&](const dim3& grid, const TileList& rest) {
                      kernel<<<grid, kThreads, bytes, stream_of(context)>>>(params, *box, input, fills,

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "device/cuda_context.h"
+#include "device/shared_memory.h"
 #include "stages/separable/any_voxels.cuh"
 #include "stages/separable/correlate_planes.h"
 #include "stages/separable/executors.h"
@@ -604,11 +605,6 @@ bool cut_to_fit(TableBuilder& axis, int most_groups, const Bytes& shared_bytes, 
   return best > 0;
 }
 
-template <class Kernel>
-void allow_shared(Kernel* kernel, std::size_t bytes) {
-  VOLPIPE_CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
-}
-
 std::int64_t odd(std::int64_t width) { return width | 1; }
 
 bool filter_columns_in_tiles(DeviceContext& context, const SliceWork& work, const AxisMatrix& y, const AnyVoxels& input,
@@ -625,7 +621,7 @@ bool filter_columns_in_tiles(DeviceContext& context, const SliceWork& work, cons
   const unsigned tiles = unsigned(builder.tile_count());
   const dim3 grid(unsigned(divide_up(work.columns, kColumns) * tiles),
                   unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
-  allow_shared(filter_y, shared);
+  allow_most_shared_memory(context, reinterpret_cast<const void*>(filter_y));
   filter_y<<<grid, kThreads, shared, stream_of(context)>>>(builder.table(tables), tiles, work.columns, work.slices,
                                                            input, output);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
@@ -651,7 +647,7 @@ bool filter_planes_in_tiles(DeviceContext& context, const SliceWork& work, const
 
   const unsigned tiles_x = unsigned(x_builder.tile_count());
   const dim3 grid(tiles_x * unsigned(y_builder.tile_count()), unsigned(std::min<std::int64_t>(work.slices, kMaxGridY)));
-  allow_shared(filter_xy, shared);
+  allow_most_shared_memory(context, reinterpret_cast<const void*>(filter_xy));
   filter_xy<<<grid, kThreads, shared, stream_of(context)>>>(x_builder.table(tables), y_builder.table(tables), tiles_x,
                                                             int(stride), int(mid_rows), work.slices, input, output);
   VOLPIPE_CHECK_CUDA(cudaGetLastError());
