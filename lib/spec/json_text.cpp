@@ -13,22 +13,31 @@ int line_at(const std::string& text, std::size_t offset) {
   return 1 + int(std::count(text.begin(), text.begin() + std::ptrdiff_t(std::min(offset, text.size())), '\n'));
 }
 
-/// Walks a text that is known to be valid JSON with comments and records the line of every value.
+/// Walks a text that nlohmann::json took for valid JSON with comments and records the line of every value. Comments
+/// end, and blanks are, where they do for that parser.
 class LineRecorder {
  public:
   LineRecorder(const std::string& text, std::map<std::string, int>& lines, Faults& faults)
       : text_(text), lines_(lines), faults_(faults) {}
 
-  void record() { value(""); }
+  void record() {
+    if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;  // a byte order mark
+    value("");
+  }
 
  private:
+  std::size_t end_of_line_comment() const {
+    return std::min(text_.find_first_of(std::string_view("\n\r\0", 3), at_), text_.size());
+  }
+
   void skip_blanks() {
     for (; at_ < text_.size(); ++at_) {
       if (text_[at_] == '\n') ++line_;
       if (text_.compare(at_, 2, "//") == 0) {
-        at_ = std::min(text_.find('\n', at_), text_.size()) - 1;
+        at_ = end_of_line_comment();
+        if (at_ < text_.size() && text_[at_] == '\n') ++line_;
       } else if (text_.compare(at_, 2, "/*") == 0) {
-        const std::size_t end = text_.find("*/", at_) + 1;
+        const std::size_t end = text_.find("*/", at_ + 2) + 1;
         line_ += int(std::count(text_.begin() + std::ptrdiff_t(at_), text_.begin() + std::ptrdiff_t(end), '\n'));
         at_ = end;
       } else if (!std::isspace(static_cast<unsigned char>(text_[at_]))) {

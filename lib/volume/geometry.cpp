@@ -14,6 +14,8 @@ constexpr std::array<std::array<char, 2>, 3> kLetters = {{{'R', 'L'}, {'A', 'P'}
 constexpr std::array<std::array<int, 3>, 6> kPermutations = {
     {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}};
 
+constexpr double kLargestLength = 1e90;  // mm; beyond it products of three lengths leave the range of numbers
+
 bool is_finite(const Affine& map) {
   for (int i = 0; i < 3; ++i) {
     if (!std::isfinite(map.offset[i])) return false;
@@ -21,6 +23,18 @@ bool is_finite(const Affine& map) {
       if (!std::isfinite(map.linear[i][j])) return false;
   }
   return true;
+}
+
+void check_lengths(const Affine& map) {
+  const auto check = [](double length, double least, const char* what) {
+    if (length >= least && length <= kLargestLength) return;
+    throw Error(ErrorCode::input, std::string("the voxel-to-world matrix has ") + what +
+                                      " beyond any measure, expected voxels of 1e-90 to 1e90 mm within 1e90 mm");
+  };
+  for (int axis = 0; axis < 3; ++axis) {
+    check(norm(map.linear.column(axis)), 1 / kLargestLength, "a voxel length");
+    check(std::abs(map.offset[axis]), 0, "an origin");
+  }
 }
 
 }  // namespace
@@ -32,6 +46,7 @@ Geometry::Geometry(const Index3& size, const Affine& index_to_world) : size_(siz
   if (!is_finite(index_to_world))
     throw Error(ErrorCode::input, "the voxel-to-world matrix has a value that is not finite");
   index_to_world.linear.inverse();
+  check_lengths(index_to_world);
 }
 
 Geometry Geometry::from_spacing(const Index3& size, const Vec3& spacing, const Vec3& origin, const Matrix3& direction) {

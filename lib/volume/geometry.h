@@ -12,7 +12,7 @@ namespace volpipe {
 class Geometry {
  public:
   Geometry() : Geometry({1, 1, 1}, Affine{}) {}
-  /// `size` at least 1 on every axis and `index_to_world` finite and invertible, else Error(input).
+  /// `size` at least 1 an axis, `index_to_world` finite and invertible, voxels of 1e-90 to 1e90 mm, else Error(input).
   Geometry(const Index3& size, const Affine& index_to_world);
   /// Axes along the columns of `direction` (unit vectors), `spacing` in mm, `origin` = world position of voxel 0.
   static Geometry from_spacing(const Index3& size, const Vec3& spacing, const Vec3& origin = {},

@@ -1,16 +1,12 @@
 // One input of the expression fuzzer: any text is either refused with a fault that lies in it, or becomes programs.
 #pragma once
 
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "stages/expression/compiler.h"
 
 namespace volpipe::fuzz {
-
-inline void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 inline void check_fault(const ExpressionError& error, std::string_view text) {
   require(error.position() <= text.size() && error.position() + error.length() <= text.size());

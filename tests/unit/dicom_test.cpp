@@ -471,6 +471,11 @@ TEST_F(DicomTest, Monochrome1IsNotInverted) {
             (std::vector<std::int16_t>{10, 20, 30}));
 }
 
+TEST_F(DicomTest, OtherKindsOfGreyAreRefused) {
+  write_dicom_slices(series, 1, [](DicomSample& s, int) { s.photometric = "MONOCHROME3"; });
+  expect_fault({"images of type MONOCHROME3", "grey or 8-bit RGB is expected"});
+}
+
 TEST_F(DicomTest, ColourIsThreeChannels) {
   for (const int planar : {0, 1}) {
     write_dicom_slices(series, 2, [&](DicomSample& s, int k) {
@@ -707,6 +712,54 @@ TEST_F(DicomTest, CompressedSlicesCutShortAreErrors) {
     if (found.sources.empty()) continue;
     expect_error(ErrorCode::input, ".dcm", [&] { io::read(found.sources[0], Buffer::host, notices); });
   }
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+TEST_F(DicomTest, SizesBeyondSixteenBitsAreRefused) {
+  std::filesystem::create_directories(series);
+  std::string bytes = enhanced_sample(4, 1, true).bytes();
+  const auto widen = [&](std::uint16_t number, std::uint16_t was, std::uint64_t value, int width) {
+    bytes = replaced(bytes, dicom_element(0x28, number, "US", us(was)),
+                     dicom_element(0x28, number, "US", little_endian(value, width)));
+  };
+  widen(0x10, 2, 1 << 30, 4);
+  widen(0x11, 2, 1 << 30, 4);
+  widen(0x100, 16, 32, 2);  // so that all frames together have 2^64 bytes
+  widen(0x101, 16, 32, 2);
+  widen(0x102, 15, 31, 2);
+  write_bytes(series + "/0.dcm", bytes);
+  expect_fault({"1073741824 rows", "expected 1 to 65535"});
+}
+
+TEST_F(DicomTest, NumbersOfFramesBeyondAnyFileAreRefused) {
+  for (const char* count : {"1e300", "-1e300", "0", "4294967296"}) {
+    write_dicom_slices(series, 1, [&](DicomSample& s, int) {
+      s.frames = count;
+      s.pixels = "ab";
+    });
+    expect_fault({"NumberOfFrames is"});
+  }
+}
+
+TEST_F(DicomTest, TextThatEveryFrameWouldRepeatIsBounded) {
+  std::filesystem::create_directories(series);
+  DicomSample sample = enhanced_sample(2, 1, true);
+  sample.image_type = std::string(2000, 'A');
+  write_bytes(series + "/0.dcm", sample.bytes());
+  expect_fault({"ImageType has 2000 characters"});
+}
+
+TEST_F(DicomTest, RleThatCannotHoldTheImageIsAFaultOfTheHeader) {
+  write_rle_series(series, 0);
+  write_bytes(series + "/0.dcm", replaced(read_bytes(series + "/0.dcm"), dicom_element(0x28, 0x10, "US", us(8)),
+                                          dicom_element(0x28, 0x10, "US", us(60000))));
+  std::filesystem::remove(series + "/1.dcm");
+  expect_fault({"960000 bytes", "more than RLE can pack"});
 }
 
 TEST_F(DicomTest, EnhancedFramesAreSortedByTheirOwnPositions) {

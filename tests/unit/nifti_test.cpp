@@ -180,6 +180,15 @@ TEST_F(Nifti, RefusesASingularSform) {
   expect_refused(sample, "singular");
 }
 
+TEST_F(Nifti, RefusesVoxelsWhoseInverseIsNoNumber) {
+  for (const double length : {8e-320, 1e-100, 1e100}) {
+    NiftiSample sample;
+    sample.version = 2;
+    sample.srow = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, length, 0}};
+    expect_refused(sample, "beyond any measure");
+  }
+}
+
 TEST_F(Nifti, KeepsRealShearExactly) {
   for (const double shear : {kTan10, 0.0011}) {
     NiftiSample sample;

@@ -46,6 +46,19 @@ TEST(JsonText, NamesTheLineOfASyntaxErrorAndOfAKeyGivenTwice) {
   EXPECT_EQ(twice.list()[0].line, 2);
 }
 
+TEST(JsonText, CommentsEndWhereTheParserEndsThem) {
+  for (const std::string& start :
+       {std::string("// old line end\r"), std::string("// zero\0", 8), std::string("/*/ [ */"), std::string("/**/"),
+        std::string("\xef\xbb\xbf"), std::string("//\r//\n")}) {
+    Faults faults;
+    const JsonText parsed = parse_json_text(start + "[1,\n{\"a\": 2}, // [\r 3]", faults);
+    ASSERT_TRUE(faults.empty()) << faults.list()[0].message;
+    EXPECT_EQ(parsed.value, Json::parse("[1, {\"a\": 2}, 3]"));
+    EXPECT_EQ(parsed.line_of("/1/a"), parsed.line_of("") + 1) << start;
+    EXPECT_EQ(parsed.lines.count("/2"), 1u);
+  }
+}
+
 TEST(JsonText, BoundsTheDepthOfASpec) {
   Faults faults;
   const std::size_t depth = 100000;

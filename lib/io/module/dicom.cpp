@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -113,7 +114,8 @@ struct SortedGroup {
 
 double series_order(const std::string& number) {
   try {
-    return std::stod(number);
+    const double order = std::stod(number);
+    return std::isfinite(order) ? order : -1;
   } catch (const std::exception&) { return -1; }
 }
 

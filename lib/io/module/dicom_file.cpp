@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -84,7 +85,13 @@ void read_rescale(const DicomDataSet& data, DicomFrame& frame) {
 
 std::string& mark(DicomFrame& frame, FrameMark which) { return frame.marks[std::size_t(which)]; }
 
+/// Every frame of a file has a copy of its marks.
 void set_mark(DicomFrame& frame, FrameMark which, std::string text) {
+  constexpr std::size_t kLongest = 1024;
+  if (text.size() > kLongest)
+    throw Error(ErrorCode::input, std::string(kFrameMarkNames[std::size_t(which)]) + " has " +
+                                      std::to_string(text.size()) + " characters, expected at most " +
+                                      std::to_string(kLongest) + ": the header is damaged");
   if (!text.empty()) mark(frame, which) = std::move(text);
 }
 
@@ -128,22 +135,29 @@ void read_functional_groups(const DicomDataSet& groups, DicomFrame& frame) {
 
 constexpr DicomTag kFrameGroups = tag(0x5200, 0x9230);
 
-/// Frames of which nothing is said one by one: what the file says of its position holds for none of them.
+/// Frames of which nothing is said one by one: what the file says of its position holds for none of them, and what it
+/// says besides tells none of them apart.
 std::vector<DicomFrame> unplaced_frames(DicomFrame common, std::int64_t count) {
   constexpr std::int64_t kMost = 65536;
   if (count > kMost)
     throw Error(ErrorCode::unsupported, "NumberOfFrames is " + std::to_string(count) + ": at most " +
                                             std::to_string(kMost) + " are read where the frames are not described");
   common.position.reset();
+  common.marks = {};
   return std::vector<DicomFrame>(std::size_t(count), common);
 }
 
+std::int64_t number_of_frames(const DicomDataSet& data) {
+  const double count = data.decimal(tag(0x0028, 0x0008)).value_or(1);
+  if (count >= 1 && count <= std::numeric_limits<std::int32_t>::max()) return std::int64_t(count);
+  throw Error(ErrorCode::input,
+              "NumberOfFrames is " + number_text(count) + ", expected a whole number from 1 on: the header is damaged");
+}
+
 std::vector<DicomFrame> read_frames(const DicomDataSet& data) {
-  const auto count = std::int64_t(data.decimal(tag(0x0028, 0x0008)).value_or(1));
+  const std::int64_t count = number_of_frames(data);
   const DicomTag shared_groups = tag(0x5200, 0x9229), frame_groups = kFrameGroups;
   const bool enhanced = data.contains(frame_groups);
-  if (count < 1)
-    throw Error(ErrorCode::input, "NumberOfFrames is " + std::to_string(count) + ": at least one frame is expected");
 
   DicomFrame common = classic_frame(data);
   if (!enhanced) return count == 1 ? std::vector{common} : unplaced_frames(common, count);
@@ -188,15 +202,28 @@ std::optional<std::vector<Fragment>> find_fragments(InputFile& input, std::uint6
   return std::nullopt;
 }
 
+/// Two bytes of RLE stand for 128 at most.
+std::string rle_fault(const DicomFile& file, const std::vector<Fragment>& fragments) {
+  constexpr std::uint64_t kLargestRatio = 64;
+  const std::uint64_t expected = file.frames.size() * file.frame_bytes();
+  std::uint64_t present = 0;
+  for (const Fragment& fragment : fragments) present += fragment.length;
+  if (expected <= present * kLargestRatio) return {};
+  return file.name() + ": its header announces " + std::to_string(expected) +
+         " bytes of pixels, more than RLE can pack into the " + std::to_string(present) +
+         " that are there: copy or export the file again";
+}
+
 std::string pixel_fault(DicomFile& file, InputFile& input) {
   if (!file.pixels.fragments) return plain_fault(file, input.size());
-  if (find_fragments(input, file.pixels.offset)) return {};
+  if (const auto fragments = find_fragments(input, file.pixels.offset))
+    return file.transfer_syntax == kRle ? rle_fault(file, *fragments) : "";
   return file.name() + ": the compressed pixel data are cut short or damaged: copy or export the file again";
 }
 
 void read_pixel_layout(const DicomDataSet& data, DicomFile& file) {
-  file.rows = int(data.whole(tag(0x0028, 0x0010)).value_or(0));
-  file.columns = int(data.whole(tag(0x0028, 0x0011)).value_or(0));
+  file.rows = data.whole(tag(0x0028, 0x0010)).value_or(0);
+  file.columns = data.whole(tag(0x0028, 0x0011)).value_or(0);
   file.samples = int(data.whole(tag(0x0028, 0x0002)).value_or(1));
   file.bits_allocated = int(data.whole(tag(0x0028, 0x0100)).value_or(0));
   file.bits_stored = int(data.whole(tag(0x0028, 0x0101)).value_or(file.bits_allocated));
@@ -208,9 +235,12 @@ void read_pixel_layout(const DicomDataSet& data, DicomFile& file) {
   if (bits != 8 && bits != 16 && bits != 32)
     throw Error(ErrorCode::unsupported,
                 "pixels of " + std::to_string(bits) + " bits are not supported: 8, 16 or 32 are expected");
-  if (file.rows == 0 || file.columns == 0)
-    throw Error(ErrorCode::input, "the image has " + std::to_string(file.rows) + " rows and " +
-                                      std::to_string(file.columns) + " columns");
+  constexpr std::int64_t kMost = 65535;  // what 16 bits hold, and no product of sizes overflows
+  if (file.rows < 1 || file.rows > kMost || file.columns < 1 || file.columns > kMost || file.samples < 1 ||
+      file.samples > kMost)
+    throw Error(ErrorCode::input, "the image has " + std::to_string(file.rows) + " rows, " +
+                                      std::to_string(file.columns) + " columns and " + std::to_string(file.samples) +
+                                      " samples, expected 1 to 65535 of each: the header is damaged");
   if (file.bits_stored < 1 || file.bits_stored > bits || file.high_bit >= bits || file.high_bit + 1 < file.bits_stored)
     throw Error(ErrorCode::input, "BitsStored " + std::to_string(file.bits_stored) + " and HighBit " +
                                       std::to_string(file.high_bit) + " do not fit in BitsAllocated " +

@@ -77,11 +77,17 @@ bool same_volume(const DicomFile& a, const DicomFile& b) { return same_planes(a,
 
 Vec3 unit(const Vec3& v) { return (1.0 / norm(v)) * v; }
 
+bool are_perpendicular_units(const std::array<Vec3, 2>& orientation) {
+  const auto& [row, column] = orientation;
+  constexpr double kWrong = 1e-2;
+  return std::abs(norm(row) - 1) <= kWrong && std::abs(norm(column) - 1) <= kWrong &&
+         std::abs(dot(row, column)) <= kWrong;
+}
+
 /// Unit row and column directions, made exactly perpendicular, and their normal.
 std::array<Vec3, 3> plane_axes(const std::array<Vec3, 2>& orientation, const std::string& name) {
   const auto& [row, column] = orientation;
-  constexpr double kWrong = 1e-2;
-  if (std::abs(norm(row) - 1) > kWrong || std::abs(norm(column) - 1) > kWrong || std::abs(dot(row, column)) > kWrong)
+  if (!are_perpendicular_units(orientation))
     refuse(name +
            ": ImageOrientationPatient does not hold two perpendicular unit vectors: repair the header or leave the "
            "file out");
@@ -148,7 +154,11 @@ bool all_positions_once(const std::vector<DicomFile>& files, const std::vector<s
   return list.size() == wanted && rows_by_position(files, refs, normal).size() == wanted;
 }
 
-bool has_plane(const DicomFile& file) { return file.frames[0].position && file.frames[0].orientation; }
+/// A place along a normal, which can be sorted by: a wild orientation would give heights that are not numbers.
+bool has_plane(const DicomFile& file) {
+  const DicomFrame& frame = file.frames[0];
+  return frame.position && frame.orientation && are_perpendicular_units(*frame.orientation);
+}
 
 /// Splits single-frame files of which several lie at each position, when one mark (or all together) tells them apart.
 std::vector<std::vector<std::size_t>> split_repeats(const std::vector<DicomFile>& files,
@@ -350,7 +360,8 @@ void check_pixels(const std::vector<DicomFile>& files) {
   for (const DicomFile& file : files) {
     if (!file.fault.empty()) throw Error(ErrorCode::input, file.fault).with_path(file.path);
     check_transfer_syntax(file);
-    if (file.samples == 1 && file.photometric.starts_with("MONOCHROME")) continue;
+    const bool grey = file.photometric == "MONOCHROME1" || file.photometric == "MONOCHROME2";  // GDCM knows no other
+    if (file.samples == 1 && grey) continue;
     if (file.samples == 3 && file.photometric == "RGB" && file.bits_allocated == 8) continue;
     throw Error(ErrorCode::unsupported, file.name() + ": images of type " + file.photometric + " with " +
                                             std::to_string(file.samples) + " samples of " +
