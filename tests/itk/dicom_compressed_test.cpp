@@ -213,6 +213,54 @@ TEST_P(Compressed, ADamagedByteNeverEndsTheProcess) {
   testing::internal::GetCapturedStderr();
 }
 
+bool is_sequential_or_lossless_jpeg(const std::string& name) {
+  return name.starts_with("jpeg_") && !name.starts_with("jpeg_ls") && !name.starts_with("jpeg_2000");
+}
+
+TEST_P(Compressed, BytesBehindTheLastPixelAreLeftOut) {
+  if (!is_sequential_or_lossless_jpeg(GetParam().name)) return;
+  const Series series(GetParam(), 1);
+  const Volume sound = read_series(series.packed);
+  const std::string bytes = read_bytes(series.packed_file(0));
+  const auto [start, length] = fragment_in(bytes);
+  std::string stream = bytes.substr(start, length);
+  const std::size_t end = stream.rfind("\xff\xd9");
+  ASSERT_NE(end, std::string::npos);
+  for (const std::string& padding : {std::string("\x3f\x12", 2), std::string("\xff\0\xff\0", 4), std::string(20, '\0'),
+                                     std::string("\xff\xff", 2)}) {
+    const std::string padded = stream.substr(0, end) + padding + stream.substr(end);
+    write_bytes(series.packed_file(0),
+                bytes.substr(0, start - 4) + little_endian(padded.size(), 4) + padded + bytes.substr(start + length));
+    testing::internal::CaptureStderr();
+    const Volume volume = read_series(series.packed);
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+    EXPECT_EQ(std::memcmp(volume.data(), sound.data(), sound.info().bytes()), 0);
+  }
+}
+
+TEST_P(Compressed, AnotherKindOfJpegIsNamed) {
+  if (!is_sequential_or_lossless_jpeg(GetParam().name)) return;
+  const Series series(GetParam(), 1);
+  const std::string sound = read_bytes(series.packed_file(0));
+  const std::size_t start = fragment_in(sound).first;
+  const std::string size = std::string("\0", 1) + char(kRows) + std::string("\0", 1) + char(kColumns);
+  const std::size_t head = sound.find(size, start) - 5;
+  const bool lossless = sound[head + 1] == char(0xc3);
+  for (const auto& [marker, code] : {std::pair{0xc2, ErrorCode::unsupported}, std::pair{0xc9, ErrorCode::unsupported},
+                                     std::pair{lossless ? 0xc1 : 0xc3, ErrorCode::input}}) {
+    std::string other = sound;
+    other[head + 1] = char(marker);
+    write_bytes(series.packed_file(0), other);
+    try {
+      read_series(series.packed);
+      ADD_FAILURE() << "it was read";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code) << error.what();
+      EXPECT_NE(std::string(error.what()).find("JPEG"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST_P(Compressed, FramesOfAnotherSizeAreErrors) {
   if (std::string(GetParam().name).starts_with("rle")) return;  // says nothing of its size
   const Series series(GetParam(), 2);

@@ -369,9 +369,33 @@ std::vector<std::vector<std::uint8_t>> streams_of_frames(const DicomFile& file, 
                                     "the file again");
 }
 
-/// The decoders fill up what is missing and say nothing, or complain on standard error.
-void check_frames_are_whole(const DicomFile& file, const StoredPixels& stored) {
-  for (const auto& stream : streams_of_frames(file, stored)) {
+JpegKind kind_of_jpeg(const std::string& uid) {
+  static constexpr std::string_view kFamily = "1.2.840.10008.1.2.4.";
+  const std::string_view number = uid.starts_with(kFamily) ? std::string_view(uid).substr(kFamily.size()) : "";
+  if (number == "50" || number == "51") return JpegKind::sequential;
+  return number == "57" || number == "70" ? JpegKind::lossless : JpegKind::other;
+}
+
+/// The sound stream of a frame, or an Error.
+std::vector<std::uint8_t> sound_jpeg(const DicomFile& file, const std::vector<std::uint8_t>& stream) {
+  CheckedJpeg jpeg = check_jpeg(
+      stream, {kind_of_jpeg(file.transfer_syntax), {file.rows, file.columns, file.samples}, file.bits_allocated});
+  if (!jpeg.known)
+    throw Error(ErrorCode::unsupported, file.name() + ": the compressed pixel data are not supported (" + jpeg.fault +
+                                            "): save it uncompressed");
+  if (!jpeg.fault.empty())
+    throw Error(ErrorCode::input, file.name() + ": the compressed pixel data are damaged (" + jpeg.fault +
+                                      "): export the file again or get a sound copy of it");
+  return std::move(jpeg.stream);
+}
+
+bool starts_a_jpeg(const std::vector<std::uint8_t>& stream) { return stream[0] == 0xff && stream[1] == 0xd8; }
+
+/// The streams of the frames, behind an empty offset table. The decoders fill up what is missing and say nothing,
+/// complain on standard error, or end the process.
+StoredPixels sound_frames(const DicomFile& file, const StoredPixels& stored) {
+  StoredPixels frames(1);
+  for (auto& stream : streams_of_frames(file, stored)) {
     if (!starts_a_frame(stream)) refuse_damaged(file);
     const auto size = compressed_frame_size(stream);
     if (size && *size != FrameSize{file.rows, file.columns, file.samples})
@@ -380,10 +404,12 @@ void check_frames_are_whole(const DicomFile& file, const StoredPixels& stored) {
                                         std::to_string(size->samples) + " samples, its header announces " +
                                         std::to_string(file.rows) + ", " + std::to_string(file.columns) + " and " +
                                         std::to_string(file.samples) + ": export the file again");
-    if (const std::string fault = fault_of_jpeg_codes(stream); !fault.empty())
-      throw Error(ErrorCode::input,
-                  file.name() + ": the compressed pixel data are damaged (" + fault + "): export the file again");
+    if (starts_a_jpeg(stream)) stream = sound_jpeg(file, stream);
+    else if (kind_of_jpeg(file.transfer_syntax) != JpegKind::other) refuse_damaged(file);
+    if (stream.size() % 2 != 0) stream.push_back(0);
+    frames.push_back(std::move(stream));
   }
+  return frames;
 }
 
 /// The compressed pixels as GDCM's decoders want them.
@@ -408,7 +434,7 @@ std::vector<std::uint8_t> decode_by_gdcm(DicomFile& file, const StoredPixels& st
   const gdcm::TransferSyntax syntax(gdcm::TransferSyntax::GetTSType(file.transfer_syntax.c_str()));
   if (!syntax.IsEncapsulated())
     refuse("its transfer syntax " + file.transfer_syntax + " is not known: export it uncompressed");
-  check_frames_are_whole(file, stored);
+  const StoredPixels frames = sound_frames(file, stored);
   gdcm::Image image;
   image.SetNumberOfDimensions(file.multi_frame ? 3 : 2);
   image.SetDimension(0, unsigned(file.columns));
@@ -421,7 +447,7 @@ std::vector<std::uint8_t> decode_by_gdcm(DicomFile& file, const StoredPixels& st
       gdcm::PhotometricInterpretation(gdcm::PhotometricInterpretation::GetPIType(file.photometric.c_str())));
   image.SetPlanarConfiguration(file.planar_samples ? 1 : 0);
   image.SetTransferSyntax(syntax);
-  image.SetDataElement(pixel_element(stored));
+  image.SetDataElement(pixel_element(frames));
   const std::size_t bytes = file.frames.size() * file.frame_bytes();
   if (image.GetBufferLength() != bytes)
     refuse("the compressed pixel data do not have the size that its header announces");

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace volpipe::io {
 
@@ -19,9 +20,28 @@ struct FrameSize {
 /// JP2 file) or does not say.
 std::optional<FrameSize> compressed_frame_size(std::span<const std::uint8_t> stream);
 
-/// Walks through the Huffman codes of a sequential or lossless JPEG frame and says what is wrong with them: a code that
-/// is none, too few or too many of them, a restart that is missing. Empty for a sound frame, and for kinds of JPEG that
-/// it does not know (progressive, arithmetic, JPEG-LS, JPEG 2000).
-std::string fault_of_jpeg_codes(std::span<const std::uint8_t> stream);
+/// The kinds of JPEG that a transfer syntax names: sequential with a DCT (processes 1, 2 and 4), lossless (process 14),
+/// or another one, of which only the segments before its frame head are looked at.
+enum class JpegKind { sequential, lossless, other };
+
+/// A frame as the header of its file describes it.
+struct JpegLayout {
+  JpegKind kind = JpegKind::other;
+  FrameSize size;
+  int bits_allocated = 8;
+};
+
+struct CheckedJpeg {
+  std::string fault;                 ///< what is wrong with the stream; empty for a sound one
+  bool known = true;                 ///< false: the fault is a kind of JPEG that is sound and not read
+  int precision = 0;                 ///< bits of a sample; 0 for another kind
+  std::vector<std::uint8_t> stream;  ///< of a sound frame, up to its end mark, without bytes between codes and markers
+};
+
+/// Walks through every segment and every Huffman code of a frame and takes what T.81 allows and `layout` describes: one
+/// frame head of its kind and size with a precision that its pixels hold, tables that are whole and there before they
+/// are used, each component in one scan, as many codes as there are samples, restarts where they belong. A decoder that
+/// trusts a stream finds nothing in these to trust wrongly.
+CheckedJpeg check_jpeg(std::span<const std::uint8_t> stream, const JpegLayout& layout);
 
 }  // namespace volpipe::io
