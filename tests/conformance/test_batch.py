@@ -238,7 +238,7 @@ def pairs(tmp_path):
 
 TWO_IMAGES = {
     "volpipe": 1,
-    "inputs": {"image": {}, "other": {"optional": True}},
+    "inputs": {"image": {}, "other": {"suffix": "_other", "optional": True}},
     "stages": [{"op": "shift", "offset": 1, "on": "image"}],
 }
 

@@ -288,7 +288,7 @@ TEST(TransformFile, SaysWhatIsWrongWithAField) {
   expect_error(with_grid("4 5 4"), "a.tfm", "has 3 fixed parameters, expected 18");
   expect_error(with_grid("4 5 4 0 0 0 1 -1 1 1 0 0 0 1 0 0 0 1"), "a.tfm", "spacing of its grid is -1");
   expect_error(with_grid("4 5 4 0 0 0 1 1 1 1 0 0 1 0 0 0 0 1"), "a.tfm", "is singular");
-  expect_error(with_grid("4 5 4 1e300 0 0 1e-50 1 1 1 0 0 0 1 0 0 0 1"), "a.tfm", "too large");
+  expect_error(with_grid("4 5 4 1e300 0 0 1e-50 1 1 1 0 0 0 1 0 0 0 1"), "a.tfm", "beyond any measure");
 }
 
 TEST(TransformFile, SaysWhatIsWrongWithAMatrix) {

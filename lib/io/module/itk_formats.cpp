@@ -551,11 +551,11 @@ void write_meta(const Volume& volume, const std::string& path, const WriteOption
   const std::string header = meta_header(volume.info(), two_files ? data_path.filename().string() : "LOCAL");
   header_file.write(header.data(), header.size());
   send_values(volume, options.threads, [&](const void* data, std::size_t bytes) { values.write(data, bytes); });
-  verify(header_file.partial_path(), path, volume.info());
   std::error_code ignored;
   if (two_files) fs::remove(path, ignored);  // an old header never stands beside new voxels
   try {
     if (data_file) data_file->commit();
+    verify(header_file.partial_path(), path, volume.info());
     header_file.commit();
   } catch (...) {
     if (data_file) fs::remove(data_path, ignored);
