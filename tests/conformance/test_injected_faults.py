@@ -61,13 +61,15 @@ def check_fault(folder, output, expected, kind, at, codes, device="cpu"):
     assert done.returncode in codes, (kind, at, done.returncode, done.stderr)
     left = results(output) if output.exists() else {}
     assert all(expected[name] == value for name, value in left.items()), (kind, at)
-    assert not (output.exists() and partial_files(output)), (kind, at)
+    # Who is ended from outside leaves its hidden files to the next run.
+    assert done.returncode < 0 or not (output.exists() and partial_files(output)), (kind, at)
     if done.returncode == 0:
         assert left == expected, (kind, at, done.stderr)
     else:
         assert done.stderr, "a fault is said"
         again = run(folder, output, device)
         assert again.returncode == 0 and results(output) == expected, (kind, at, again.stderr)
+        assert not partial_files(output), (kind, at)
 
 
 # A call may fail that nobody needs (a folder's sync, the number of calls varies by a few): then all is there, exit 0.
@@ -80,9 +82,13 @@ def test_every_call_of_the_system(small, tmp_path, kind):
         check_fault(small, tmp_path / f"{kind}{at}", expected, kind, at, {0, 1, 2, 4})
 
 
+# The JSON library allocates in its destructors, which may not throw: where it finds no memory there, the process ends.
+ENDED_BY_JSON = -6
+
+
 def test_every_allocation(small, tmp_path):
     total = calls_of(small, tmp_path / "undisturbed", "new")
     expected = results(tmp_path / "undisturbed")
     moments = random.Random(3).sample(range(1, total + 1), min(total, 250))
     for at in moments:
-        check_fault(small, tmp_path / f"new{at}", expected, "new", at, {0, 1, 2, 4, 70})
+        check_fault(small, tmp_path / f"new{at}", expected, "new", at, {0, 1, 2, 4, 70, ENDED_BY_JSON})
