@@ -36,6 +36,8 @@ if $tests; then
   mkdir -p "$bundle/tests/bench"
   cp -r "$root/tests/cli" "$bundle/tests/"
   cp "$root"/tests/bench/{gpu,batch}.py "$bundle/tests/bench/"
+  mkdir -p "$bundle/tests/gpu"
+  cp "$root/tests/gpu/cuda_faults.py" "$bundle/tests/gpu/"
 fi
 
 # Of the system: the C library's own parts and the NVIDIA driver.
