@@ -80,6 +80,12 @@ void Progress::tick(const RunProgress& progress) {
   if (progress.elapsed_ms - drawn_at_ms_ >= kRedrawMs) draw(progress);
 }
 
+void Progress::interrupted() {
+  if (drawn_) clear_line();
+  drawn_ = false;
+  spdlog::warn("stopping: what is being computed is finished and written; a second signal ends at once");
+}
+
 void Progress::draw(const RunProgress& progress) {
   drawn_at_ms_ = progress.elapsed_ms;
   const std::size_t filled = kBarWidth * progress.done / std::max<std::size_t>(progress.total, 1);
@@ -125,6 +131,7 @@ void print_summary(const RunRecord& run, const std::string& report_path) {
       spdlog::info("{:>20.0f} {:>8.0f} {:>8.0f}  {}", reading(*worked[i]), computing(*worked[i]), writing(*worked[i]),
                    name_of(*worked[i]));
   }
+  if (run.interrupted) spdlog::warn("interrupted: the same command with --resume goes on from here");
   const std::size_t resumed = run.count(ItemStatus::resumed);
   spdlog::info("{} ok, {} failed, {} skipped{} in {:.2f} s on {}; report: {}", run.count(ItemStatus::ok),
                run.count(ItemStatus::failed), run.count(ItemStatus::skipped),

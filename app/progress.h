@@ -19,6 +19,7 @@ class Progress final : public RunObserver {
 
   void finished(const ItemRecord& record, const RunProgress& progress) override;
   void tick(const RunProgress& progress) override;
+  void interrupted() override;
   /// Ends the line of the bar.
   void end();
 

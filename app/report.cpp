@@ -1,6 +1,7 @@
 // volpipe report merge: one report of the reports of shards.
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -18,6 +19,8 @@ struct Flags {
 };
 
 Json read_report(const std::string& path) {
+  if (std::filesystem::is_directory(path))
+    throw Error(ErrorCode::usage, "this is a folder: name the report files in it").with_path(path);
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file.is_open() || file.bad() || text.empty())
@@ -38,6 +41,9 @@ int merge(const Flags& flags) {
       spdlog::error("{}", warning["message"].get<std::string>());
       missing = true;
     }
+  for (const Json& item : merged["items"])
+    if (item.value("status", "") == "failed" && item.contains("error"))
+      spdlog::error("{}: {}", item["error"].value("path", ""), item["error"].value("message", ""));
   const Json& totals = merged["totals"];
   spdlog::info("{} items: {} ok, {} done before, {} failed, {} skipped; report: {}", totals["items"].get<long>(),
                totals["ok"].get<long>(), totals["resumed"].get<long>(), totals["failed"].get<long>(),

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -17,7 +18,6 @@
 #include "read_options.h"
 #include "settings.h"
 #include "volume/error.h"
-#include "volume/sha256.h"
 
 namespace volpipe::app {
 namespace {
@@ -175,14 +175,6 @@ Items items_of(const Flags& flags, const Pipeline& pipeline) {
   return items;
 }
 
-/// Every item of the run, of whatever shard: reports of shards that found other items do not merge.
-Json all_items(const Items& items) {
-  std::string ids;
-  for (const Item& item : items.items) ids += item.id + '\n' + std::to_string(item.repeat) + '\n';
-  for (const ItemFault& fault : items.faults) ids += fault.id + '\n';
-  return {{"count", items.items.size() + items.faults.size()}, {"sha256", sha256_of(ids)}};
-}
-
 /// Takes the shard's items; false, with a line each, when something stands where an output goes.
 bool take_items(const Flags& flags, const Pipeline& pipeline, const Shard& shard,
                 const std::vector<std::string>& own_files, Items& items) {
@@ -190,7 +182,9 @@ bool take_items(const Flags& flags, const Pipeline& pipeline, const Shard& shard
   take_shard(items, shard);
   if (!flags.overwrite && !flags.resume)
     for (std::string& fault : existing_outputs(pipeline, items, flags.output)) faults.push_back(std::move(fault));
-  for (const std::string& fault : faults) spdlog::error("{}", fault);
+  constexpr std::size_t kShown = 10;
+  for (std::size_t i = 0; i < std::min(faults.size(), kShown); ++i) spdlog::error("{}", faults[i]);
+  if (faults.size() > kShown) spdlog::error("and {} more of these", faults.size() - kShown);
   return faults.empty();
 }
 
@@ -223,7 +217,7 @@ int run(const Flags& flags) {
     if (interrupted) return signal_code();
     throw;
   }
-  const Json all = all_items(items);
+  const std::string all = fingerprint(items);
   const std::string report_path = report_path_of(flags, shard), journal_path = journal_name(shard);
   if (!take_items(flags, pipeline, shard, {report_path, flags.log_file, flags.trace, flags.output + "/" + journal_path},
                   items))
@@ -240,6 +234,12 @@ int run(const Flags& flags) {
     const FinishedItems finished(flags.output);
     earlier = finished.processes(journal_path);
     resumed = take_finished(pipeline, items, finished, key);
+    if (const std::size_t others = finished.made_otherwise(items, key))
+      spdlog::warn(
+          "{} items were finished with another spec, variable, seed, option or version of volpipe: they are made "
+          "again, "
+          "and replaced",
+          others);
   }
   Journal journal(flags.output, journal_path, key, flags.resume);
   options.journal = &journal;

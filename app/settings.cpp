@@ -37,6 +37,8 @@ std::size_t parse_bytes(const std::string& text) {
   if (fault != std::errc{} || !(number > 0) || (!unit.empty() && at == std::string_view::npos))
     throw Error(ErrorCode::usage, "--memory '" + text + "' must be a size such as 8G or 512M");
   const double bytes = unit.empty() ? number : number * std::pow(1024.0, double(at % 4 + 1));
+  if (unit.empty() && bytes < 4096)
+    throw Error(ErrorCode::usage, "--memory '" + text + "' is that many bytes: did you mean " + text + "G?");
   if (bytes > 0x1p62) throw Error(ErrorCode::usage, "--memory '" + text + "' is more than any machine has");
   return std::size_t(bytes);
 }

@@ -335,14 +335,30 @@ int device_count(std::string* reason) {
   return count;
 }
 
-/// Empty when this build has machine code (or PTX the driver can compile) for the device.
-std::string why_no_code(int index) {
+/// Empty when this build has machine code (or PTX the driver can compile) for the device, and the device answers.
+std::string why_no_code(int index) try {
   int major = 0, minor = 0;
   VOLPIPE_CHECK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
   VOLPIPE_CHECK_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index));
   const int capability = 10 * major + minor;
   if (capability >= VOLPIPE_LOWEST_CUDA_ARCHITECTURE) return "";
   return "this volpipe has no code for compute capability " + std::to_string(major) + "." + std::to_string(minor);
+} catch (const Error& error) { return error.what(); }
+
+/// A device that does not answer is listed with the reason.
+DeviceInfo describe(int index) {
+  DeviceInfo info;
+  info.device = Device::cuda(index);
+  try {
+    cudaDeviceProp properties{};
+    VOLPIPE_CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
+    info.name = properties.name;
+    info.memory_bytes = properties.totalGlobalMem;
+    info.detail = "compute capability " + std::to_string(properties.major) + "." + std::to_string(properties.minor);
+    info.reason = why_no_code(index);
+  } catch (const Error& error) { info.reason = error.what(); }
+  info.usable = info.reason.empty();
+  return info;
 }
 
 }  // namespace
@@ -353,18 +369,7 @@ std::vector<DeviceInfo> list_devices() {
   std::string reason;
   const int count = device_count(&reason);
   std::vector<DeviceInfo> devices;
-  for (int index = 0; index < count; ++index) {
-    cudaDeviceProp properties{};
-    VOLPIPE_CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
-    DeviceInfo info;
-    info.device = Device::cuda(index);
-    info.name = properties.name;
-    info.memory_bytes = properties.totalGlobalMem;
-    info.detail = "compute capability " + std::to_string(properties.major) + "." + std::to_string(properties.minor);
-    info.reason = why_no_code(index);
-    info.usable = info.reason.empty();
-    devices.push_back(std::move(info));
-  }
+  for (int index = 0; index < count; ++index) devices.push_back(describe(index));
   if (count == 0) {
     DeviceInfo none;
     none.device = Device::cuda(0);

@@ -69,7 +69,7 @@ class GzipWriter::Packer {
   }
 
   std::uint32_t level_;
-  isal_zstream state_;
+  isal_zstream state_{};
   std::vector<std::uint8_t> level_buffer_;
 };
 

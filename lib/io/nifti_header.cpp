@@ -393,13 +393,15 @@ Geometry placed(const Index3& size, const Affine& map, NiftiAffine chosen) {
   }
 }
 
-Geometry geometry_of(const NiftiHeader& header, NiftiAffine chosen, Notices& notices) {
+/// `asked`: what the user said; what was asked for needs no notice.
+Geometry geometry_of(const NiftiHeader& header, NiftiAffine asked, NiftiAffine chosen, Notices& notices) {
   Index3 size;
   for (int axis = 0; axis < 3; ++axis) size[axis] = has_axis(header, axis) ? header.dim[axis + 1] : 1;
   const double unit = nifti_length_unit_mm(header);
   const Geometry geometry = placed(size, scaled_by(affine_of(header, chosen), unit), chosen);
   note_missing_axes(header, chosen, notices);
   if (chosen == NiftiAffine::pixdim) {
+    if (asked == NiftiAffine::pixdim) return geometry;
     notices.add(
         "no_affine",
         "the header has neither an sform nor a qform: the voxel axes are taken to run along R, A and S from "
@@ -632,7 +634,7 @@ NiftiImage interpret_nifti_header(const NiftiHeader& header, Notices& notices, N
     notices.add("unknown_unit",
                 "xyzt_units is " + std::to_string(header.xyzt_units) + ", no known unit of length: mm are assumed");
   image.affine = choose_affine(header, affine);
-  image.info.geometry = geometry_of(header, image.affine, notices);
+  image.info.geometry = geometry_of(header, affine, image.affine, notices);
   set_scaling(header, image, notices);
   const bool wide = type.code == kInt64 || type.code == kUint64;
   image.info.dtype = !image.scaled ? *type.native

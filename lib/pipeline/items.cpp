@@ -4,10 +4,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "volume/error.h"
+#include "volume/sha256.h"
 
 namespace volpipe {
 
@@ -163,7 +166,8 @@ std::vector<Row> manifest_rows(const std::string& path) {
   return rows;
 }
 
-void items_of_manifest(const Pipeline& pipeline, const std::string& manifest, Items& result) {
+void items_of_manifest(const Pipeline& pipeline, const std::string& manifest, const io::ReadOptions& reading,
+                       Items& result) {
   for (const Row& row : manifest_rows(manifest)) {
     Item item;
     for (const auto& [column, value] : row) {
@@ -182,7 +186,7 @@ void items_of_manifest(const Pipeline& pipeline, const std::string& manifest, It
       const std::string path = (fs::path(manifest).parent_path() / cell->second).string();
       io::Found found;
       try {
-        found = io::find_sources(path);
+        found = io::find_sources(path, reading);
       } catch (const Error& error) {
         result.faults.push_back({cell->second, path, error.what()});
         continue;
@@ -262,7 +266,7 @@ Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& in
   }
   if (pipeline.has_input_rules) group_by_suffix(pipeline, std::move(sources), result);
   else one_item_each(pipeline, std::move(sources), result);
-  if (!manifest.empty()) items_of_manifest(pipeline, manifest, result);
+  if (!manifest.empty()) items_of_manifest(pipeline, manifest, reading, result);
   number_equal_ids(result);
   repeat_items(pipeline.repeat, result.items);
   if (result.items.empty() && result.faults.empty())
@@ -273,19 +277,43 @@ Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& in
 
 namespace {
 
-template <class T>
-void take_every(std::vector<T>& list, const Shard& shard) {
-  std::vector<T> mine;
-  for (std::size_t i = std::size_t(shard.index - 1); i < list.size(); i += std::size_t(shard.count))
-    mine.push_back(std::move(list[i]));
-  list = std::move(mine);
+/// What an item is known by whether it can be read or not.
+const std::string& path_of(const Item& item) {
+  return item.images.empty() ? item.id : item.images.begin()->second.path;
 }
 
 }  // namespace
 
 void take_shard(Items& items, const Shard& shard) {
-  take_every(items.items, shard);
-  take_every(items.faults, shard);
+  struct Place {
+    std::string path;
+    std::uint32_t repeat;
+    std::optional<std::size_t> item, fault;
+  };
+  std::vector<Place> places;
+  for (std::size_t i = 0; i < items.items.size(); ++i)
+    places.push_back({path_of(items.items[i]), items.items[i].repeat, i, {}});
+  for (std::size_t i = 0; i < items.faults.size(); ++i) places.push_back({items.faults[i].path, 0, {}, i});
+  std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+    return std::tie(a.path, a.repeat) < std::tie(b.path, b.repeat);
+  });
+  std::vector<bool> mine(items.items.size()), my_fault(items.faults.size());
+  for (std::size_t i = std::size_t(shard.index - 1); i < places.size(); i += std::size_t(shard.count)) {
+    if (places[i].item) mine[*places[i].item] = true;
+    else my_fault[*places[i].fault] = true;
+  }
+  std::size_t item = 0, fault = 0;
+  std::erase_if(items.items, [&](const Item&) { return !mine[item++]; });
+  std::erase_if(items.faults, [&](const ItemFault&) { return !my_fault[fault++]; });
+}
+
+std::string fingerprint(const Items& items) {
+  std::set<std::string> paths;
+  for (const Item& item : items.items) paths.insert(path_of(item));
+  for (const ItemFault& fault : items.faults) paths.insert(fault.path);
+  std::string text;
+  for (const std::string& path : paths) text += path + '\n';
+  return sha256_of(text);
 }
 
 std::string filled_in(const std::string& text, const std::string& image, const Item& item) {
@@ -368,7 +396,7 @@ std::vector<std::string> existing_outputs(const Pipeline& pipeline, const Items&
     std::error_code ignored;
     for (const std::string& file : io::output_files(path))
       if (fs::exists(fs::symlink_status(file, ignored)))
-        faults.push_back(file + ": exists already; use --overwrite to replace it or another output folder");
+        faults.push_back(file + ": exists already: --resume goes on with an earlier run, --overwrite replaces it");
   });
   return faults;
 }

@@ -39,8 +39,12 @@ struct Items {
 Items collect_items(const Pipeline& pipeline, const std::vector<std::string>& inputs, const std::string& manifest,
                     const io::ReadOptions& reading = {});
 
-/// The shard's part: every count-th item of the sorted list, and of the faults.
+/// The shard's part: every count-th of the items and faults together in the order of their paths, so that a file which
+/// is mended stays in its shard.
 void take_shard(Items& items, const Shard& shard);
+
+/// Tells sets of items apart by their paths, whether they can be read or not: 64 hexadecimal digits.
+std::string fingerprint(const Items& items);
 
 /// Path of an output below `output_directory`. Throws Error(usage) when it would leave it.
 std::string output_path(const OutputSpec& output, const Item& item, const std::string& output_directory);

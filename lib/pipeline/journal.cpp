@@ -134,6 +134,15 @@ std::shared_ptr<const Json> FinishedItems::find(const Pipeline& pipeline, const 
   return nullptr;
 }
 
+std::size_t FinishedItems::made_otherwise(const Items& items, const std::string& key) const {
+  return std::size_t(std::count_if(items.items.begin(), items.items.end(), [&](const Item& item) {
+    const auto found = entries_.find({item.id, item.repeat});
+    return found != entries_.end() && std::none_of(found->second.begin(), found->second.end(), [&](const auto& entry) {
+             return entry->value("key", Json()) == key;
+           });
+  }));
+}
+
 std::vector<ItemRecord> take_finished(const Pipeline& pipeline, Items& items, const FinishedItems& finished,
                                       const std::string& key) {
   std::vector<ItemRecord> records;

@@ -32,6 +32,9 @@ class FinishedItems {
   /// nothing. Outputs whose time has changed are compared by their bytes.
   std::shared_ptr<const Json> find(const Pipeline& pipeline, const Item& item, const std::string& key) const;
 
+  /// How many of the items were finished under other keys only.
+  std::size_t made_otherwise(const Items& items, const std::string& key) const;
+
   /// Marks of the processes that wrote the journal of this name.
   const std::vector<std::string>& processes(const std::string& journal) const;
 

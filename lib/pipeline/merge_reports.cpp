@@ -25,9 +25,10 @@ void check_is_report(const NamedReport& report) {
   };
   for (const char* key : {"items", "warnings"})
     if (!has(key, &Json::is_array)) throw fault(path, std::string("the report lacks '") + key + "': was it edited?");
-  for (const char* key : {"totals", "throughput", "all_items"})
+  for (const char* key : {"totals", "throughput"})
     if (!has(key, &Json::is_object)) throw fault(path, std::string("the report lacks '") + key + "': was it edited?");
-  if (!has("run_key", &Json::is_string)) throw fault(path, "the report lacks 'run_key': was it edited?");
+  for (const char* key : {"run_key", "all_items"})
+    if (!has(key, &Json::is_string)) throw fault(path, std::string("the report lacks '") + key + "': was it edited?");
 }
 
 /// What all shards of one run share: version, spec, variables, seed, decisions about inputs.
@@ -36,6 +37,7 @@ std::string origin_of(const Json& report) { return report.at("run_key").get<std:
 int shards_of(const Json& report) { return report.contains("shard") ? report["shard"].at("count").get<int>() : 1; }
 
 void check_belongs(const NamedReport& first, const NamedReport& other) {
+  if (other.second.contains("shards")) throw fault(other.first, "this is a merged report already: leave it out");
   if (origin_of(first.second) != origin_of(other.second))
     throw fault(other.first, "it comes of another spec, variable, seed, option or version than " + first.first +
                                  ": merge the reports of one run");

@@ -179,6 +179,8 @@ class Engine {
     std::unique_lock lock(mutex_);
     while (running_) {
       changed_.wait_for(lock, kTick);
+      if (interrupted_ && !told_) observer_.interrupted();
+      told_ = interrupted_ != 0;
       if (interrupted_ && !stopping_) stop();
       if (running_) observer_.tick(progress());
     }
@@ -367,7 +369,7 @@ class Engine {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool running_ = false;
+  bool running_ = false, told_ = false;
   std::exception_ptr fault_;
   std::vector<ItemRecord> faults_, records_;
   std::vector<double> file_bytes_;

@@ -49,6 +49,8 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
   virtual void finished(const ItemRecord& /*record*/, const RunProgress& /*progress*/) {}
+  /// Once, when the run ends early on a signal.
+  virtual void interrupted() {}
   /// Several times a second.
   virtual void tick(const RunProgress& /*progress*/) {}
 };
