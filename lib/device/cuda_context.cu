@@ -115,9 +115,24 @@ class PinnedMemory final : public HostMemory {
   enum class Origin : std::uint8_t { driver, registered, pageable };
   static constexpr std::size_t kLarge = std::size_t(8) << 20, kPage = 4096;
 
+  /// What one device pinned it must let go, whatever device the calling thread is at work on.
+  class UseDevice {
+   public:
+    explicit UseDevice(int device) noexcept {
+      if (cudaGetDevice(&before_) == cudaSuccess && before_ != device) cudaSetDevice(device);
+    }
+    ~UseDevice() {
+      if (before_ >= 0) cudaSetDevice(before_);
+    }
+    UseDevice(const UseDevice&) = delete;
+    UseDevice& operator=(const UseDevice&) = delete;
+
+   private:
+    int before_ = -1;
+  };
+
   void* take(std::size_t bytes) override {
-    int current = -1;
-    if (cudaGetDevice(&current) == cudaSuccess && current != device_) cudaSetDevice(device_);
+    const UseDevice used(device_);
     void* data = nullptr;
     Origin origin = Origin::driver;
     if (bytes >= kLarge) {
@@ -143,6 +158,7 @@ class PinnedMemory final : public HostMemory {
       origin = found->second;
       origins_.erase(found);
     }
+    const UseDevice used(device_);
     if (origin == Origin::driver) return void(cudaFreeHost(data));
     if (origin == Origin::registered) cudaHostUnregister(data);
     std::free(data);

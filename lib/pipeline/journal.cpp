@@ -221,7 +221,7 @@ Json origins_of(const Pipeline& pipeline, const Item& item) {
 
 void remove_partial_files(const Pipeline& pipeline, const Items& items, const std::string& output_directory,
                           const std::vector<std::string>& processes) {
-  std::set<fs::path> folders;
+  std::set<fs::path> folders{output_directory};  // of the report
   for (const Item& item : items.items)
     for (const OutputSpec& output : pipeline.outputs)
       folders.insert(fs::path(output_path(output, item, output_directory)).parent_path());

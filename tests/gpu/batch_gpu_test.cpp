@@ -29,10 +29,11 @@ class BatchGpu : public testing::Test {
     if (!root_.empty()) std::filesystem::remove_all(root_);
   }
 
-  RunRecord run(const std::string& output, std::size_t device_memory = 0, int threads = 0) const {
+  RunRecord run(const std::string& output, std::size_t device_memory = 0, int threads = 0,
+                const std::string& device = "cuda:0") const {
     RunOptions options;
     options.output_directory = root_ + "/" + output;
-    options.device = choose_device("cuda:0", false);
+    options.device = choose_device(device, false);
     options.device_memory = device_memory;
     options.threads = threads;
     options.allow_fallback = true;
@@ -78,6 +79,20 @@ TEST_F(BatchGpu, ResultsAreTheSameWhateverRunsBesideThem) {
   run("one", 0, 1);
   run("sixteen", 0, 16);
   for (const char* other : {"again", "one", "sixteen"}) expect_same_files("first", other);
+}
+
+TEST_F(BatchGpu, OtherDevicesAndSeveralGiveTheSameFiles) {
+  if (!why_cuda_unusable(1).empty()) GTEST_SKIP() << "needs two GPUs";
+  run("first");
+  for (const char* device : {"cuda:1", "cuda:0,1", "cuda:1,0", "cuda:all"}) {
+    // Again and again, so that host memory goes back and is pinned anew.
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      const std::string output = std::string("on ") + device + std::to_string(repeat);
+      const RunRecord record = run(output, 0, 0, device);
+      for (const ItemRecord& item : record.items) ASSERT_TRUE(item.device.starts_with("cuda:")) << item.fallback_reason;
+      expect_same_files("first", output);
+    }
+  }
 }
 
 TEST_F(BatchGpu, WhatDoesNotFitRunsInSlabs) {
