@@ -181,12 +181,10 @@ class CudaContext final : public DeviceContext {
   CudaContext(int index, HostResources host, std::shared_ptr<DevicePool> pool)
       : DeviceContext(Device::cuda(index), std::move(host)), memory_(std::make_shared<StreamMemory>(std::move(pool))) {
     VOLPIPE_CHECK_CUDA(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index));
-    VOLPIPE_CHECK_CUDA(cudaEventCreateWithFlags(&copied_, cudaEventBlockingSync | cudaEventDisableTiming));
   }
 
   ~CudaContext() override {
     cudaStreamSynchronize(memory_->stream());
-    cudaEventDestroy(copied_);
     kept_.clear();
   }
 
@@ -207,7 +205,7 @@ class CudaContext final : public DeviceContext {
     const std::size_t bytes = volume.info().bytes();
     Volume result(volume.info(), allocate(bytes));
     VOLPIPE_CHECK_CUDA(cudaMemcpyAsync(result.data(), volume.data(), bytes, cudaMemcpyHostToDevice, memory_->stream()));
-    wait_for_copy();  // the host buffer may now be reused
+    VOLPIPE_CHECK_CUDA(cudaStreamSynchronize(memory_->stream()));  // the host buffer may now be reused
     ++transfers_.h2d_count;
     transfers_.h2d_bytes += std::int64_t(bytes);
     return result;
@@ -218,7 +216,7 @@ class CudaContext final : public DeviceContext {
     const std::size_t bytes = volume.info().bytes();
     Volume result(volume.info(), allocate_host(bytes));
     VOLPIPE_CHECK_CUDA(cudaMemcpyAsync(result.data(), volume.data(), bytes, cudaMemcpyDeviceToHost, memory_->stream()));
-    wait_for_copy();
+    VOLPIPE_CHECK_CUDA(cudaStreamSynchronize(memory_->stream()));
     ++transfers_.d2h_count;
     transfers_.d2h_bytes += std::int64_t(bytes);
     return result;
@@ -273,12 +271,6 @@ class CudaContext final : public DeviceContext {
   int multiprocessors() const { return multiprocessors_; }
 
  private:
-  /// Lets the core go: a copy of a volume lasts longer than waking up.
-  void wait_for_copy() {
-    VOLPIPE_CHECK_CUDA(cudaEventRecord(copied_, memory_->stream()));
-    VOLPIPE_CHECK_CUDA(cudaEventSynchronize(copied_));
-  }
-
   void queue_copy(const RowsCopy& copy, cudaMemcpyKind kind) {
     constexpr std::size_t kMaxPitch = (std::size_t(1) << 31) - 1;
     make_current(device().index());
@@ -296,7 +288,6 @@ class CudaContext final : public DeviceContext {
   }
 
   std::shared_ptr<StreamMemory> memory_;
-  cudaEvent_t copied_ = nullptr;
   int multiprocessors_ = 0;
 };
 
