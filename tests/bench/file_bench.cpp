@@ -175,7 +175,9 @@ void measure(const Options& options, bool empty_background, const HostThreads& t
             {"write", [&] { write_with_itk<Image>(image, by_itk); }, [&] { write(nullptr); }, [&] { write(&threads); }},
             sizes);
   for (const auto& [what, path] : {std::pair{"read ITK's", by_itk}, std::pair{"read volpipe's", by_volpipe}})
-    table.row(name, {what, [&] { read_with_itk<Image>(path); }, [&] { read_with_volpipe(path); }, {}}, "");
+    table.row(name,
+              {what, [&path = path] { read_with_itk<Image>(path); }, [&path = path] { read_with_volpipe(path); }, {}},
+              "");
 }
 
 void measure_all(const Options& options) {
