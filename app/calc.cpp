@@ -72,7 +72,7 @@ RunOptions options_of(const Flags& flags) {
   options.allow_fallback = !flags.no_fallback;
   options.device = choose_device(flags.device, options.allow_fallback);
   options.threads = flags.threads;
-  options.memory_limit = flags.memory.empty() ? 0 : parse_bytes(flags.memory);
+  options.memory_limit = flags.memory.empty() ? 0 : parse_bytes("--memory", flags.memory);
   options.overwrite = flags.overwrite;
   options.seed = parse_seed(flags.seed);
   options.reading = to_read_options(flags.reading);

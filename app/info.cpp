@@ -75,8 +75,6 @@ Json to_json(const io::HeaderField& field) {
   return rows;
 }
 
-Json to_json(const Notice& notice) { return {{"code", notice.code}, {"message", notice.message}}; }
-
 Json to_json(const Error& error) { return {{"code", to_string(error.code())}, {"message", error.what()}}; }
 
 Json to_json(const Report& report) {
@@ -89,8 +87,7 @@ Json to_json(const Report& report) {
   json["slice_files"] = report.source.files.size();
   json["header"] = Json::object();
   for (const io::HeaderField& field : report.header) json["header"][field.name] = to_json(field);
-  json["notices"] = Json::array();
-  for (const Notice& notice : report.notices.list()) json["notices"].push_back(to_json(notice));
+  json["notices"] = volpipe::to_json(report.notices.list());
   json["intensity"] = report.intensity ? to_json(*report.intensity) : Json(nullptr);
   json["error"] = nullptr;
   return json;
@@ -172,7 +169,7 @@ int run(const Options& options) {
   };
   const auto note = [&](const std::string& path, const Notices& notices) {
     for (const Notice& notice : notices.list()) {
-      all["notices"].push_back(to_json(notice));
+      all["notices"].push_back(volpipe::to_json(notice));
       all["notices"].back()["path"] = path;
     }
   };

@@ -157,8 +157,8 @@ RunOptions options_of(const Flags& flags) {
   options.allow_fallback = !flags.no_fallback;
   options.device = choose_device(flags.device, options.allow_fallback);
   options.threads = flags.threads;
-  options.memory_limit = flags.memory.empty() ? 0 : parse_bytes(flags.memory);
-  options.device_memory = flags.device_memory.empty() ? 0 : parse_bytes(flags.device_memory);
+  options.memory_limit = flags.memory.empty() ? 0 : parse_bytes("--memory", flags.memory);
+  options.device_memory = flags.device_memory.empty() ? 0 : parse_bytes("--device-memory", flags.device_memory);
   options.overwrite = flags.overwrite || flags.resume;
   options.stop_on_error = flags.on_error == "stop";
   options.strict = flags.strict;
@@ -236,8 +236,7 @@ int run(const Flags& flags) {
     resumed = take_finished(pipeline, items, finished, key);
     if (const std::size_t others = finished.made_otherwise(items, key))
       spdlog::warn(
-          "{} items were finished with another spec, variable, seed, option or version of volpipe: they are made "
-          "again, "
+          "{} items were finished with another spec, variable, seed, option or version of volpipe: they are made again "
           "and replaced",
           others);
   }

@@ -26,7 +26,7 @@ std::map<std::string, Json> parse_settings(const std::vector<std::string>& setti
   return result;
 }
 
-std::size_t parse_bytes(const std::string& text) {
+std::size_t parse_bytes(const std::string& option, const std::string& text) {
   double number = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
   std::string unit(end, text.data() + text.size());
@@ -35,11 +35,11 @@ std::size_t parse_bytes(const std::string& text) {
   const std::string_view units = "KMGTkmgt";
   const std::size_t at = unit.size() == 1 ? units.find(unit[0]) : std::string_view::npos;
   if (fault != std::errc{} || !(number > 0) || (!unit.empty() && at == std::string_view::npos))
-    throw Error(ErrorCode::usage, "--memory '" + text + "' must be a size such as 8G or 512M");
+    throw Error(ErrorCode::usage, option + " '" + text + "' must be a size such as 8G or 512M");
   const double bytes = unit.empty() ? number : number * std::pow(1024.0, double(at % 4 + 1));
   if (unit.empty() && bytes < 4096)
-    throw Error(ErrorCode::usage, "--memory '" + text + "' is that many bytes: did you mean " + text + "G?");
-  if (bytes > 0x1p62) throw Error(ErrorCode::usage, "--memory '" + text + "' is more than any machine has");
+    throw Error(ErrorCode::usage, option + " '" + text + "' is that many bytes: did you mean " + text + "G?");
+  if (bytes > 0x1p62) throw Error(ErrorCode::usage, option + " '" + text + "' is more than any machine has");
   return std::size_t(bytes);
 }
 

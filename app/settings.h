@@ -12,8 +12,8 @@ namespace volpipe::app {
 /// "--set NAME=VALUE": VALUE is JSON where it parses as such, else a text. Throws Error(usage).
 std::map<std::string, Json> parse_settings(const std::vector<std::string>& settings);
 
-/// "8G", "512M", "1.5g", "1048576" -> bytes. Throws Error(usage).
-std::size_t parse_bytes(const std::string& text);
+/// "8G", "512M", "1.5g", "1048576" -> bytes. Throws Error(usage), which names the option.
+std::size_t parse_bytes(const std::string& option, const std::string& text);
 
 /// A whole number from 0 to 2^64 - 1. Throws Error(usage).
 std::uint64_t parse_seed(const std::string& text);

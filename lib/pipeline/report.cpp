@@ -38,12 +38,6 @@ std::size_t peak_host_bytes() {
   return std::size_t(usage.ru_maxrss) * 1024;
 }
 
-Json notices_to_json(const std::vector<Notice>& notices) {
-  Json list = Json::array();
-  for (const Notice& notice : notices) list.push_back({{"code", notice.code}, {"message", notice.message}});
-  return list;
-}
-
 Json images_to_json(const std::vector<ImageRecord>& images) {
   Json list = Json::array();
   for (const ImageRecord& image : images) {
@@ -117,6 +111,14 @@ Json to_json(const VolumeInfo& info) {
   return entry;
 }
 
+Json to_json(const Notice& notice) { return {{"code", notice.code}, {"message", notice.message}}; }
+
+Json to_json(const std::vector<Notice>& notices) {
+  Json list = Json::array();
+  for (const Notice& notice : notices) list.push_back(to_json(notice));
+  return list;
+}
+
 Json to_json(const ItemRecord& item) {
   if (item.earlier) {
     Json entry = *item.earlier;
@@ -149,7 +151,7 @@ Json to_json(const ItemRecord& item) {
   for (const auto& [label, parameters] : item.drawn)
     entry["drawn"].push_back({{"name", label}, {"parameters", parameters}});
   entry["saturated_voxels"] = item.saturated_voxels;
-  entry["warnings"] = notices_to_json(item.warnings);
+  entry["warnings"] = to_json(item.warnings);
   if (item.status == ItemStatus::failed)
     entry["error"] = {{"stage", item.error_stage},
                       {"code", to_string(item.error_code)},
@@ -195,7 +197,7 @@ Json make_report(const RunRecord& run, const Pipeline& pipeline, const std::vect
   report["throughput"] = throughput(run);
   report["peak_host_bytes"] = peak_host_bytes();
   report["peak_device_bytes"] = run.peak_device_bytes;
-  report["warnings"] = notices_to_json(run.notices);
+  report["warnings"] = to_json(run.notices);
   report["items"] = std::move(items);
   return report;
 }

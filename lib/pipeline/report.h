@@ -77,6 +77,9 @@ struct RunRecord {
 Json to_json(const Geometry& geometry);
 /// The report's entry of one item.
 Json to_json(const ItemRecord& item);
+/// code and message.
+Json to_json(const Notice& notice);
+Json to_json(const std::vector<Notice>& notices);
 /// dtype, components, kind and geometry.
 Json to_json(const VolumeInfo& info);
 

@@ -62,6 +62,12 @@ Function* next(const char* name) {
 /// Standard error is no output of a run.
 bool is_output(int descriptor) { return descriptor > 2; }
 
+int sync_with(int (*real)(int), int descriptor) {
+  if (!fails(Kind::sync)) return real(descriptor);
+  errno = EIO;
+  return -1;
+}
+
 }  // namespace
 
 extern "C" {
@@ -77,20 +83,12 @@ ssize_t write(int descriptor, const void* data, size_t bytes) {
 
 int fsync(int descriptor) {
   static auto* real = next<int(int)>("fsync");
-  if (fails(Kind::sync)) {
-    errno = EIO;
-    return -1;
-  }
-  return real(descriptor);
+  return sync_with(real, descriptor);
 }
 
 int fdatasync(int descriptor) {
   static auto* real = next<int(int)>("fdatasync");
-  if (fails(Kind::sync)) {
-    errno = EIO;
-    return -1;
-  }
-  return real(descriptor);
+  return sync_with(real, descriptor);
 }
 
 int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) {

@@ -24,16 +24,6 @@ double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-std::vector<DicomFile> read_files(const std::vector<std::string>& paths, const HostThreads* threads) {
-  std::vector<DicomFile> files(paths.size());
-  in_order(threads, paths.size(), [&](std::size_t i) {
-    auto file = read_dicom_file(paths[i]);
-    if (!file) throw Error(ErrorCode::input, "the DICOM file holds no image").with_path(paths[i]);
-    files[i] = std::move(*file);
-  });
-  return files;
-}
-
 /// A stored value: `bits` bits below and including the high bit, sign-extended.
 struct StoredBits {
   int shift, bits;
@@ -200,7 +190,7 @@ namespace {
 class OpenDicom final : public OpenVolume {
  public:
   OpenDicom(const Source& source, Notices& notices, const ReadOptions& options)
-      : threads_(options.threads), files_(read_files(source.files, threads_)) {
+      : threads_(options.threads), files_(read_dicom_files(source.files, threads_)) {
     stack_ = arrange_stack(files_, options, notices);
     opening_ms_ = milliseconds_since(start_);
   }

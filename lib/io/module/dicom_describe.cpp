@@ -2,7 +2,6 @@
 
 #include "io/module/dicom.h"
 #include "io/module/dicom_file.h"
-#include "volume/error.h"
 
 namespace volpipe::io {
 
@@ -51,12 +50,7 @@ HeaderField of_each_frame(const char* name, const std::vector<DicomFile>& files,
 }  // namespace
 
 std::vector<HeaderField> describe_dicom(const Source& source) {
-  std::vector<DicomFile> files;
-  for (const std::string& path : source.files) {
-    auto file = read_dicom_file(path);
-    if (!file) throw Error(ErrorCode::input, "the DICOM file holds no image").with_path(path);
-    files.push_back(std::move(*file));
-  }
+  const std::vector<DicomFile> files = read_dicom_files(source.files, nullptr);
   const DicomFile& first = files.at(0);
   const DicomFrame& frame = first.frames.at(0);
   return {text_field("format", "DICOM"),

@@ -12,6 +12,7 @@
 
 #include "io/input_file.h"
 #include "io/module/dicom_rle.h"
+#include "io/module/in_order.h"
 #include "io/module/jpeg_stream.h"
 #include "volume/error.h"
 
@@ -486,6 +487,16 @@ std::vector<std::uint8_t> decode_pixels(DicomFile& file, StoredPixels stored) {
     if (!file.pixels.fragments) return decode_plain(file, std::move(stored[0]));
     return file.transfer_syntax == kRle ? decode_rle(file, stored) : decode_by_gdcm(file, stored);
   });
+}
+
+std::vector<DicomFile> read_dicom_files(const std::vector<std::string>& paths, const HostThreads* threads) {
+  std::vector<DicomFile> files(paths.size());
+  in_order(threads, paths.size(), [&](std::size_t i) {
+    auto file = read_dicom_file(paths[i]);
+    if (!file) throw Error(ErrorCode::input, "the DICOM file holds no image").with_path(paths[i]);
+    files[i] = std::move(*file);
+  });
+  return files;
 }
 
 }  // namespace volpipe::io

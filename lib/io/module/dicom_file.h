@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "device/host_threads.h"
 #include "io/module/dicom_data_set.h"
 #include "volume/matrix.h"
 
@@ -58,6 +59,10 @@ struct DicomFile {
 /// Reads the header, not the pixels; empty for a sound object that is no image (a directory, a report, a structure
 /// set). Throws Error(input | unsupported) when it is no DICOM file or its pixel layout makes no sense.
 std::optional<DicomFile> read_dicom_file(const std::string& path);
+
+/// The same of every path, on `threads` (null: the calling one); Error(input) where one holds no image. Of several
+/// faults that of the first path is thrown.
+std::vector<DicomFile> read_dicom_files(const std::vector<std::string>& paths, const HostThreads* threads);
 
 /// Throws Error(unsupported) naming a transfer syntax that cannot be read, Error(input) when the pixel data do not lie
 /// as theirs says.
